@@ -1,0 +1,107 @@
+package commands
+
+import (
+	"time"
+
+	"github.com/daybook-go/daybook/ledger"
+)
+
+// Bounds of a request, from DESIGN §4.1. Texts are counted in bytes of UTF-8 and hold no NUL.
+const (
+	MaxTypeBytes           = 200
+	MaxQueueBytes          = 200
+	MaxPriority            = 100
+	MaxConcurrencyKeyBytes = 256
+	MaxTags                = 20
+	MaxTagBytes            = 100
+	MaxAttemptBudget       = 100
+	// MaxDuration bounds TTL, window, execution timeout and retry delays.
+	MaxDuration = 365 * 24 * time.Hour
+	// MaxPayloadDepth is how deeply arrays and objects of a payload may be nested.
+	MaxPayloadDepth = 512
+	// MaxBatch is how many requests one call takes.
+	MaxBatch = 10_000
+)
+
+// Defaults of a request.
+const (
+	DefaultQueue         = "default"
+	DefaultScope         = "default"
+	DefaultAttemptBudget = 25
+	DefaultTTL           = 24 * time.Hour
+)
+
+// EnqueueOptions is one request for work. All fields but RunAt's absence are material: two requests under one key are
+// the same when all of them are equal, payloads as JSON values and tags as a set.
+type EnqueueOptions struct {
+	// Type says what is to be done: 1–200 bytes, required.
+	Type string
+	// Payload is what it is to be done with: any value that encoding/json can marshal, or raw JSON as a
+	// json.RawMessage. At most 1 MiB as PostgreSQL renders it ([Config.MaxPayloadBytes]), nested at most
+	// [MaxPayloadDepth] deep, without lone surrogates, \u0000, invalid UTF-8, or numbers beyond PostgreSQL's numeric.
+	// Of a repeated object key the last one counts. Nil is null.
+	Payload any
+	// Queue: 1–200 bytes; default "default".
+	Queue string
+	// Priority: 0–100, the higher the sooner; default 0.
+	Priority int
+	// ConcurrencyKey: 1–256 bytes; default none.
+	ConcurrencyKey string
+	// Tags is a set of at most 20, each 1–100 bytes; order and repetition do not matter.
+	Tags []string
+	// AttemptBudget is how many attempts the job has: 1–100; default 25.
+	AttemptBudget int
+	// RetryPolicy is when a failed attempt is repeated; nil is PostgreSQL's default curve.
+	RetryPolicy RetryPolicy
+	// RunAt is the instant before which the job does not run, truncated to microseconds; zero is now. Where it is
+	// zero it stays omitted, so that a late replay of an immediate job is still the same request.
+	RunAt time.Time
+	// Deadline is the instant after which the job must not begin, truncated to microseconds; zero is none. It is later
+	// than RunAt and than the database's clock when the job is accepted.
+	Deadline time.Time
+	// ExecutionTimeout bounds one attempt: 1 ms–365 days, truncated to milliseconds; zero is none.
+	ExecutionTimeout time.Duration
+	// Idempotency makes the request repeatable. Nil: always accepted.
+	Idempotency *Idempotency
+}
+
+// Idempotency binds a key to the accepted job for a while: the same request under it is replayed.
+type Idempotency struct {
+	// Key: 1–512 bytes of valid UTF-8, no NUL, not all white space; compared byte for byte.
+	Key ledger.Key
+	// Scope is the name space of the key: 1–256 bytes, likewise; default "default".
+	Scope string
+	// TTL is how long the key stays bound, counted from acceptance by the database's clock: 1 ms–365 days, truncated
+	// to milliseconds; default 24 h. A replay does not extend it. At exactly its end the key is free.
+	TTL time.Duration
+}
+
+// RetryPolicy is a [FixedRetry], an [ExponentialRetry] or a [DecorrelatedJitterRetry]. Its delays are 0–365 days,
+// truncated to milliseconds.
+type RetryPolicy interface {
+	// curve returns what is stored and hashed.
+	curve() retryCurve
+}
+
+type retryCurve struct {
+	kind         string
+	initial, max time.Duration
+}
+
+// FixedRetry waits the same time before each attempt.
+type FixedRetry struct{ Delay time.Duration }
+
+// ExponentialRetry waits Initial, then twice as long each time, at most Max. Max is not less than Initial.
+type ExponentialRetry struct{ Initial, Max time.Duration }
+
+// DecorrelatedJitterRetry waits between Initial and three times the last delay, at most Max; how long is drawn once
+// for each job and attempt. Max is not less than Initial.
+type DecorrelatedJitterRetry struct{ Initial, Max time.Duration }
+
+func (p FixedRetry) curve() retryCurve { return retryCurve{"fixed", p.Delay, p.Delay} }
+
+func (p ExponentialRetry) curve() retryCurve { return retryCurve{"exponential", p.Initial, p.Max} }
+
+func (p DecorrelatedJitterRetry) curve() retryCurve {
+	return retryCurve{"decorrelated_jitter", p.Initial, p.Max}
+}

@@ -1,0 +1,3 @@
+-- The last position given.
+select s.position
+from daybook.sequencer as s

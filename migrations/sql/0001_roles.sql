@@ -1,0 +1,22 @@
+-- The four roles of the ledger. They belong to the cluster, not to this database, so another
+-- database may have made them already, or may be making them at this very moment.
+do $$
+declare
+    v_role text;
+begin
+    foreach v_role in array array['daybook_owner', 'daybook_app', 'daybook_relay', 'daybook_operator'] loop
+        begin
+            execute format('create role %I nologin', v_role);
+        exception
+            when duplicate_object or unique_violation then
+                null;
+        end;
+    end loop;
+    -- Whoever migrates creates everything as daybook_owner, and so must be able to become it.
+    -- A superuser can; anybody else needs to be a member, and may make herself one only where
+    -- she has the right to grant the role.
+    if not pg_has_role(current_user, 'daybook_owner', 'MEMBER') then
+        execute format('grant daybook_owner to %I', current_user);
+    end if;
+end
+$$;

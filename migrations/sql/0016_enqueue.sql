@@ -1,0 +1,292 @@
+set local role daybook_owner;
+
+-- The decision about one request.
+--
+-- It never raises because of what was asked: an invalid request and a conflict are outcomes, so that the
+-- caller's transaction stays usable. What it does raise (40001, 40P01, 55P03, 57014) is about the moment, and
+-- leaves nothing half-written, since all of it happens in one statement.
+--
+-- Lock order, here and everywhere: binding, then job, then event.
+create function daybook.enqueue(
+    p_type                 text,
+    p_payload              text,
+    p_queue                text,
+    p_priority             integer,
+    p_concurrency_key      text,
+    p_tags                 text[],
+    p_attempt_budget       integer,
+    p_retry_kind           text,
+    p_retry_initial_ms     bigint,
+    p_retry_max_ms         bigint,
+    p_run_at               timestamptz,
+    p_deadline             timestamptz,
+    p_execution_timeout_ms bigint,
+    p_mode                 text,
+    p_scope                text,
+    p_key_hash             bytea,
+    p_other_hashes         bytea,
+    p_key_preview          text,
+    p_window_ms            bigint,
+    p_request_digest       bytea,
+    p_traceparent          text,
+    out job_id             uuid,
+    out outcome            text,
+    out reason             text,
+    out bound_at           timestamptz,
+    out expires_at         timestamptz,
+    out detail             json
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, daybook, pg_temp
+set jit = off
+as $$
+declare
+    -- How old the clock of an uncontended claim may be. A claim that took longer has waited, and is dated anew.
+    c_claim_age     constant interval := interval '10 milliseconds';
+    v_binding       daybook.binding;
+    v_owner         daybook.binding;
+    v_hashes        bytea[];
+    v_now           timestamptz;
+    v_payload       jsonb;
+    v_payload_bytes integer;
+    v_field         text;
+    v_fields        text[];
+    v_claimed       integer;
+    v_expired       boolean := false;
+    v_xid           xid8;
+begin
+    if p_other_hashes is not null then
+        v_hashes := daybook.key_ring(p_key_hash, p_other_hashes);
+    end if;
+
+    -- Each round looks, judges what it sees, and claims what is free. A round begins anew only where another
+    -- transaction has meanwhile committed a change to this very key.
+    loop
+        v_binding := null;
+        v_expired := false;
+        if p_mode is not null then
+            -- Look first, without a lock: a replay leaves nothing behind, not even on a busy key.
+            if v_hashes is null then
+                select b.*
+                into v_binding
+                from daybook.binding as b
+                where b.key_hash = p_key_hash;
+            else
+                select b.*
+                into v_binding
+                from daybook.binding as b
+                where b.key_hash = any (v_hashes)
+                order by b.expires_at desc, b.key_hash = p_key_hash desc
+                limit 1;
+            end if;
+
+            if found then
+                -- A row read before the clock can only be judged too strictly, never too kindly: what is
+                -- expired now was expired or replaced before this call ends.
+                v_now := daybook.clock();
+                if v_binding.expires_at > v_now then
+                    -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing.
+                    if v_binding.request_digest = p_request_digest and v_binding.mode = p_mode then
+                        job_id := v_binding.job_id;
+                        outcome := 'replayed';
+                        bound_at := v_binding.bound_at;
+                        expires_at := v_binding.expires_at;
+                        return;
+                    end if;
+                else
+                    v_expired := true;
+                end if;
+            end if;
+        end if;
+
+        if v_payload is null then
+            v_payload := daybook.as_payload(p_payload);
+            v_payload_bytes := octet_length(v_payload::text);
+        end if;
+
+        if v_binding.key_hash is not null and not v_expired then
+            v_fields := daybook.differing_fields(
+                v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                p_mode, p_window_ms
+            );
+            if v_fields is null then
+                job_id := v_binding.job_id;
+                outcome := 'replayed';
+                bound_at := v_binding.bound_at;
+                expires_at := v_binding.expires_at;
+                return;
+            end if;
+        end if;
+
+        -- Only now: what was accepted once must replay, whatever has become invalid since.
+        v_field := daybook.invalid_field(
+            p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+            p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_request_digest
+        );
+        if v_field is not null then
+            outcome := 'invalid';
+            reason := v_field;
+            return;
+        end if;
+
+        if v_binding.key_hash is not null and not v_expired then
+            -- An alias stands for the row under the secret that was current: events and rejections go by that one.
+            v_owner := v_binding;
+            if v_binding.alias_of is not null then
+                v_owner.key_hash := v_binding.alias_of;
+            end if;
+            -- Not appended means: known already, or the key has changed hands since the look. Only the latter
+            -- is another answer.
+            if not daybook.record_rejection(
+                    v_owner.key_hash, v_owner.job_id, 'conflict', p_type, p_queue, p_mode, v_fields, p_request_digest,
+                    p_traceparent)
+            then
+                perform
+                from daybook.binding as b
+                where b.key_hash = v_owner.key_hash
+                    and b.job_id = v_owner.job_id;
+                if not found then
+                    continue;
+                end if;
+            end if;
+            job_id := v_binding.job_id;
+            outcome := 'conflict_rejected';
+            bound_at := v_binding.bound_at;
+            expires_at := v_binding.expires_at;
+            select json_build_object(
+                'key_hash', encode(v_owner.key_hash, 'hex'),
+                'key_preview', v_binding.key_preview,
+                'mode', v_binding.mode,
+                'state', j.state,
+                'fields', v_fields,
+                'request_digest', encode(v_binding.request_digest, 'hex')
+            )
+            into detail
+            from daybook.job as j
+            where j.job_id = v_binding.job_id;
+            return;
+        end if;
+
+        if v_expired then
+            -- The row is there, so it can be locked; then the clock is read, and the row is judged again. Taken
+            -- away, the key is free, and the next round claims it like any other.
+            perform
+            from daybook.binding as b
+            where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]))
+            order by b.key_hash
+            for update;
+            v_now := daybook.clock();
+            v_xid := pg_current_xact_id();
+            with expired as (
+                delete from daybook.binding as b
+                where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]))
+                    and b.expires_at <= v_now
+                returning b.*
+            ),
+            forgotten as (
+                delete from daybook.rejection as r
+                using expired as x
+                where r.key_hash = x.key_hash
+            )
+            insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
+            select v_now, x.job_id, x.key_hash, 'binding.expired', x.scope, x.key_preview, daybook.expired_body(x)
+            from expired as x
+            where x.alias_of is null;
+            continue;
+        end if;
+
+        v_now := daybook.clock();
+        if p_deadline <= v_now then
+            outcome := 'invalid';
+            reason := 'deadline';
+            return;
+        end if;
+        job_id := daybook.new_job_id(v_now);
+        exit when p_mode is null;
+
+        -- The unique key arbitrates. Who loses reads again in a new statement: in this one the winner's row is invisible.
+        expires_at := v_now + p_window_ms * interval '1 millisecond';
+        if v_hashes is null then
+            insert into daybook.binding (
+                key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest
+            )
+            values (
+                p_key_hash, enqueue.job_id, v_now, enqueue.expires_at, p_run_at, p_window_ms, p_mode, p_scope,
+                p_key_preview, p_request_digest
+            )
+            on conflict on constraint binding_pkey do nothing;
+            continue when not found;
+        else
+            -- In a rotation a unique index cannot arbitrate between two hashes of one key: so the key is claimed
+            -- under each secret of the ring, and counts as claimed only where all rows are ours.
+            insert into daybook.binding (
+                key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest,
+                alias_of
+            )
+            select
+                h.key_hash, enqueue.job_id, v_now, enqueue.expires_at, p_run_at, p_window_ms, p_mode, p_scope,
+                p_key_preview, p_request_digest, nullif(p_key_hash, h.key_hash)
+            from unnest(v_hashes) with ordinality as h (key_hash, ordinal)
+            order by h.ordinal
+            on conflict on constraint binding_pkey do nothing;
+            get diagnostics v_claimed = row_count;
+            if v_claimed < cardinality(v_hashes) then
+                delete from daybook.binding as b
+                where b.key_hash = any (v_hashes)
+                    and b.job_id = enqueue.job_id;
+                continue;
+            end if;
+        end if;
+
+        -- The claim may have waited for another transaction to roll back: then its clock is that old.
+        exit when daybook.clock() - v_now <= c_claim_age;
+        v_now := daybook.clock();
+        if p_deadline <= v_now then
+            delete from daybook.binding as b
+            where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]));
+            job_id := null;
+            expires_at := null;
+            outcome := 'invalid';
+            reason := 'deadline';
+            return;
+        end if;
+        expires_at := v_now + p_window_ms * interval '1 millisecond';
+        update daybook.binding as b
+        set bound_at = v_now,
+            expires_at = enqueue.expires_at
+        where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]));
+        exit;
+    end loop;
+
+    insert into daybook.job (
+        job_id, run_at, accepted_at, deadline, execution_timeout_ms, retry_initial_ms, retry_max_ms, priority,
+        attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
+    )
+    values (
+        enqueue.job_id, coalesce(p_run_at, v_now), v_now, p_deadline, p_execution_timeout_ms, p_retry_initial_ms,
+        p_retry_max_ms, p_priority, p_attempt_budget, case when p_run_at > v_now then 'scheduled' else 'ready' end,
+        p_queue, p_type, p_concurrency_key, p_retry_kind, p_tags, v_payload
+    );
+
+    -- The xid is there before the id is drawn: see daybook.sequence.
+    v_xid := pg_current_xact_id();
+    insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
+    values (
+        v_now, enqueue.job_id, p_key_hash, 'enqueue.accepted', p_scope, p_key_preview,
+        daybook.accepted_body(
+            enqueue.job_id, p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
+            p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, coalesce(p_run_at, v_now), p_deadline,
+            p_execution_timeout_ms, p_mode, p_scope, p_key_hash, p_key_preview, p_window_ms, enqueue.expires_at,
+            p_request_digest, p_traceparent
+        )
+    );
+    outcome := 'accepted';
+    bound_at := v_now;
+end
+$$;
+
+grant execute on function daybook.enqueue to daybook_app;

@@ -1,0 +1,340 @@
+set local role daybook_owner;
+
+-- The decision about a batch, in one round trip. daybook.enqueue stays the authority on every outcome: what
+-- is decided here for many at once is only what cannot be doubted (an equal digest on a live binding; a key
+-- that was free and is now claimed; no key at all). The rest goes through daybook.enqueue one by one.
+--
+-- Each request is one element of every array. An element of p_tags is the text of an array, since the
+-- arrays of an array must all be of one length.
+--
+-- With p_all_or_nothing a conflict undoes the batch, inside this statement: the caller's transaction stays
+-- usable, the conflicts are appended, nothing else is written, and every 'accepted' reads 'withdrawn'. A
+-- request that is invalid undoes the batch in any case, and appends nothing.
+--
+-- Keys are taken in the order of their hashes, so that batches over the same keys never deadlock.
+create function daybook.enqueue_many(
+    p_all_or_nothing       boolean,
+    p_type                 text[],
+    p_payload              text[],
+    p_queue                text[],
+    p_priority             integer[],
+    p_concurrency_key      text[],
+    p_tags                 text[],
+    p_attempt_budget       integer[],
+    p_retry_kind           text[],
+    p_retry_initial_ms     bigint[],
+    p_retry_max_ms         bigint[],
+    p_run_at               timestamptz[],
+    p_deadline             timestamptz[],
+    p_execution_timeout_ms bigint[],
+    p_mode                 text[],
+    p_scope                text[],
+    p_key_hash             bytea[],
+    p_other_hashes         bytea[],
+    p_key_preview          text[],
+    p_window_ms            bigint[],
+    p_request_digest       bytea[],
+    p_traceparent          text,
+    out job_ids            uuid[],
+    out outcomes           text[],
+    out reasons            text[],
+    out bound_ats          timestamptz[],
+    out expires_ats        timestamptz[],
+    out details            text[]
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, daybook, pg_temp
+set jit = off
+-- A session may keep its plans from when the tables were empty; none of the statements below may ever read a
+-- whole table for the sake of a few keys.
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    c_claim_age constant interval := interval '10 milliseconds';
+    v_count     constant integer  := cardinality(p_type);
+    v_now       timestamptz;
+    -- By ordinal: the job of each request that is decided here, null for those that are not.
+    v_job_ids   uuid[];
+    v_lost      uuid[];
+    v_result    record;
+    v_xid       xid8;
+    v_invalid   boolean := false;
+    v_conflict  boolean := false;
+begin
+    job_ids := array_fill(null::uuid, array[v_count]);
+    outcomes := array_fill(null::text, array[v_count]);
+    reasons := outcomes;
+    bound_ats := array_fill(null::timestamptz, array[v_count]);
+    expires_ats := bound_ats;
+    details := outcomes;
+
+    begin
+        -- Look first: whoever repeats a batch gets its answers from one read, and writes nothing.
+        v_now := daybook.clock();
+        for v_result in
+            select i.ordinal, b.job_id, b.bound_at, b.expires_at
+            from unnest(p_key_hash, p_mode, p_request_digest) with ordinality
+                as i (key_hash, mode, request_digest, ordinal)
+            join daybook.binding as b
+                on b.key_hash = i.key_hash
+            where b.expires_at > v_now
+                and b.mode = i.mode
+                and b.request_digest = i.request_digest
+        loop
+            job_ids[v_result.ordinal] := v_result.job_id;
+            outcomes[v_result.ordinal] := 'replayed';
+            bound_ats[v_result.ordinal] := v_result.bound_at;
+            expires_ats[v_result.ordinal] := v_result.expires_at;
+        end loop;
+
+        -- What can be decided here: a valid request, the first of its key in this batch, whose key is not bound
+        -- as far as can be seen. A payload that is not JSON would end this statement; then each request is
+        -- judged by itself, below.
+        begin
+            v_now := daybook.clock();
+            with request as (
+                select
+                    i.*,
+                    row_number() over (partition by i.key_hash order by i.ordinal) as twin
+                from unnest(
+                    p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
+                    p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
+                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_request_digest, outcomes
+                ) with ordinality as i (
+                    type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
+                    retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
+                    key_hash, other_hashes, key_preview, window_ms, request_digest, outcome, ordinal
+                )
+            )
+            select array_agg(
+                case
+                    when r.outcome is null
+                        and (r.mode is null or r.twin = 1)
+                        and (r.deadline is null or r.deadline > v_now)
+                        and (r.key_hash is null or not exists (
+                            select
+                            from daybook.binding as b
+                            where b.key_hash = r.key_hash
+                        ))
+                        and daybook.invalid_field(
+                            r.type, octet_length(r.payload::jsonb::text), r.queue, r.priority, r.concurrency_key,
+                            r.tags::text[], r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms,
+                            r.run_at, r.deadline, r.execution_timeout_ms, r.mode, r.scope, r.key_hash,
+                            r.other_hashes, r.key_preview, r.window_ms, r.request_digest
+                        ) is null
+                        then daybook.new_job_id(v_now)
+                end
+                order by r.ordinal
+            )
+            into v_job_ids
+            from request as r;
+        exception
+            when data_exception or program_limit_exceeded or statement_too_complex then
+                v_job_ids := array_fill(null::uuid, array[v_count]);
+        end;
+
+        -- The claim, in key-hash order over the whole batch and, in a rotation, over all secrets of the ring.
+        with claim as materialized (
+            select i.job_id, h.key_hash, i.key_hash as current_hash, i.mode, i.scope, i.key_preview, i.window_ms,
+                i.run_at, i.request_digest
+            from unnest(
+                v_job_ids, p_key_hash, p_other_hashes, p_mode, p_scope, p_key_preview, p_window_ms, p_run_at,
+                p_request_digest
+            ) as i (job_id, key_hash, other_hashes, mode, scope, key_preview, window_ms, run_at, request_digest)
+            cross join lateral unnest(
+                case
+                    when i.other_hashes is null then array[i.key_hash]
+                    else daybook.key_ring(i.key_hash, i.other_hashes)
+                end
+            ) as h (key_hash)
+            where i.job_id is not null
+                and i.key_hash is not null
+        ),
+        taken as (
+            insert into daybook.binding (
+                key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest,
+                alias_of
+            )
+            select
+                c.key_hash, c.job_id, v_now, v_now + c.window_ms * interval '1 millisecond', c.run_at, c.window_ms,
+                c.mode, c.scope, c.key_preview, c.request_digest, nullif(c.current_hash, c.key_hash)
+            from claim as c
+            order by c.key_hash
+            on conflict on constraint binding_pkey do nothing
+            returning key_hash
+        )
+        select array_agg(c.job_id)
+        into v_lost
+        from claim as c
+        where c.key_hash not in (
+            select t.key_hash
+            from taken as t
+        );
+
+        if v_lost is not null then
+            -- A key counts as claimed only where all its rows are ours; the others' rows decide, below.
+            delete from daybook.binding as b
+            using unnest(v_job_ids, p_key_hash, p_other_hashes) as i (job_id, key_hash, other_hashes)
+            where i.job_id = any (v_lost)
+                and i.other_hashes is not null
+                and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
+                and b.job_id = i.job_id;
+            v_job_ids := array(
+                select case when i.job_id = any (v_lost) then null else i.job_id end
+                from unnest(v_job_ids) with ordinality as i (job_id, ordinal)
+                order by i.ordinal
+            );
+        end if;
+
+        -- The claim may have waited for another transaction to roll back: then its clock is that old. A
+        -- deadline that passed meanwhile gives its key back and is refused below.
+        if daybook.clock() - v_now > c_claim_age then
+            v_now := daybook.clock();
+            delete from daybook.binding as b
+            using unnest(v_job_ids, p_key_hash, p_other_hashes, p_deadline)
+                as i (job_id, key_hash, other_hashes, deadline)
+            where i.deadline <= v_now
+                and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
+                and b.job_id = i.job_id;
+            v_job_ids := array(
+                select case when i.deadline <= v_now then null else i.job_id end
+                from unnest(v_job_ids, p_deadline) with ordinality as i (job_id, deadline, ordinal)
+                order by i.ordinal
+            );
+            update daybook.binding as b
+            set bound_at = v_now,
+                expires_at = v_now + i.window_ms * interval '1 millisecond'
+            from unnest(v_job_ids, p_key_hash, p_other_hashes, p_window_ms)
+                as i (job_id, key_hash, other_hashes, window_ms)
+            where i.job_id is not null
+                and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
+                and b.job_id = i.job_id;
+        end if;
+
+        insert into daybook.job (
+            job_id, run_at, accepted_at, deadline, execution_timeout_ms, retry_initial_ms, retry_max_ms, priority,
+            attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
+        )
+        select
+            i.job_id, coalesce(i.run_at, v_now), v_now, i.deadline, i.execution_timeout_ms, i.retry_initial_ms,
+            i.retry_max_ms, i.priority, i.attempt_budget, case when i.run_at > v_now then 'scheduled' else 'ready' end,
+            i.queue, i.type, i.concurrency_key, i.retry_kind, i.tags::text[], i.payload::jsonb
+        from unnest(
+            v_job_ids, p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms
+        ) with ordinality as i (
+            job_id, type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
+            retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, ordinal
+        )
+        where i.job_id is not null
+        order by i.ordinal;
+
+        -- The xid is there before the ids are drawn: see daybook.sequence.
+        v_xid := pg_current_xact_id();
+        insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
+        select
+            v_now, i.job_id, i.key_hash, 'enqueue.accepted', i.scope, i.key_preview,
+            daybook.accepted_body(
+                i.job_id, i.type, octet_length(i.payload::jsonb::text), i.queue, i.priority, i.concurrency_key,
+                i.tags::text[], i.attempt_budget, i.retry_kind, i.retry_initial_ms, i.retry_max_ms,
+                coalesce(i.run_at, v_now), i.deadline, i.execution_timeout_ms, i.mode, i.scope, i.key_hash,
+                i.key_preview, i.window_ms, v_now + i.window_ms * interval '1 millisecond', i.request_digest,
+                p_traceparent
+            )
+        from unnest(
+            v_job_ids, p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode,
+            p_scope, p_key_hash, p_key_preview, p_window_ms, p_request_digest
+        ) with ordinality as i (
+            job_id, type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
+            retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope, key_hash,
+            key_preview, window_ms, request_digest, ordinal
+        )
+        where i.job_id is not null
+        order by i.ordinal;
+
+        select
+            array_agg(coalesce(i.job_id, i.found) order by i.ordinal),
+            array_agg(case when i.job_id is not null then 'accepted' else i.outcome end order by i.ordinal),
+            array_agg(case when i.job_id is not null then v_now else i.bound_at end order by i.ordinal),
+            array_agg(
+                case
+                    when i.job_id is not null then v_now + i.window_ms * interval '1 millisecond'
+                    else i.expires_at
+                end
+                order by i.ordinal
+            )
+        into job_ids, outcomes, bound_ats, expires_ats
+        from unnest(v_job_ids, job_ids, outcomes, bound_ats, expires_ats, p_window_ms) with ordinality
+            as i (job_id, found, outcome, bound_at, expires_at, window_ms, ordinal);
+
+        -- Twins, keys owned by somebody, keys lost in a race, and whatever is invalid.
+        for v_result in
+            select i.ordinal, d.*
+            from (
+                select i.*
+                from unnest(
+                    p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
+                    p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
+                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_request_digest, outcomes
+                ) with ordinality as i (
+                    type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
+                    retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
+                    key_hash, other_hashes, key_preview, window_ms, request_digest, outcome, ordinal
+                )
+                where i.outcome is null
+                order by (daybook.key_ring(i.key_hash, i.other_hashes))[1], i.ordinal
+                offset 0
+            ) as i
+            cross join lateral daybook.enqueue(
+                i.type, i.payload, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget,
+                i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.run_at, i.deadline, i.execution_timeout_ms,
+                i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms, i.request_digest,
+                p_traceparent
+            ) as d
+        loop
+            job_ids[v_result.ordinal] := v_result.job_id;
+            outcomes[v_result.ordinal] := v_result.outcome;
+            reasons[v_result.ordinal] := v_result.reason;
+            bound_ats[v_result.ordinal] := v_result.bound_at;
+            expires_ats[v_result.ordinal] := v_result.expires_at;
+            details[v_result.ordinal] := v_result.detail::text;
+            v_invalid := v_invalid or v_result.outcome = 'invalid';
+            v_conflict := v_conflict or v_result.outcome = 'conflict_rejected';
+        end loop;
+
+        if v_invalid or (v_conflict and p_all_or_nothing) then
+            raise sqlstate 'DB001';
+        end if;
+        return;
+    exception
+        when sqlstate 'DB001' then
+            null;
+    end;
+
+    -- Everything above is undone, except what the variables hold.
+    outcomes := array_replace(outcomes, 'accepted', 'withdrawn');
+    if v_invalid then
+        return;
+    end if;
+    -- A conflict with a twin has no owner any more, and nothing is recorded for it.
+    perform daybook.record_rejection(
+        decode(i.detail::json ->> 'key_hash', 'hex'), i.job_id, 'conflict', i.type, i.queue, i.mode,
+        array(select json_array_elements_text(i.detail::json -> 'fields')), i.request_digest, p_traceparent
+    )
+    from (
+        select i.*
+        from unnest(job_ids, outcomes, details, p_type, p_queue, p_mode, p_request_digest) with ordinality
+            as i (job_id, outcome, detail, type, queue, mode, request_digest, ordinal)
+        where i.outcome = 'conflict_rejected'
+        order by i.detail::json ->> 'key_hash', i.ordinal
+        offset 0
+    ) as i;
+end
+$$;
+
+grant execute on function daybook.enqueue_many to daybook_app;
