@@ -91,13 +91,14 @@ func (q *Queue) decideMany(ctx context.Context, tx Tx, own, allOrNothing bool, o
 
 // columns are the requests of a batch as PostgreSQL takes them: an array for each field.
 type columns struct {
-	types, payloads, queues                      []string
-	priorities, attemptBudgets                   []int32
-	concurrencyKeys, tags, retryKinds            []*string
-	retryInitials, retryMaxes, timeouts, windows []*int64
-	runAts, deadlines                            []pgtype.Timestamptz
-	modes, scopes, keyPreviews                   []*string
-	keyHashes, otherHashes, digests              [][]byte
+	types, payloads, queues                                []string
+	priorities, attemptBudgets                             []int32
+	concurrencyKeys, tags, retryKinds                      []*string
+	retryInitials, retryMaxes, timeouts, windows, maxWaits []*int64
+	runAts, deadlines                                      []pgtype.Timestamptz
+	followUps                                              []*bool
+	modes, scopes, keyPreviews, schedules                  []*string
+	keyHashes, otherHashes, digests                        [][]byte
 }
 
 func newColumns(requests []*request) *columns {
@@ -122,6 +123,9 @@ func newColumns(requests []*request) *columns {
 		c.otherHashes = append(c.otherHashes, r.otherHashes)
 		c.keyPreviews = append(c.keyPreviews, r.keyPreview)
 		c.windows = append(c.windows, r.windowMS)
+		c.maxWaits = append(c.maxWaits, r.maxWaitMS)
+		c.schedules = append(c.schedules, r.schedule)
+		c.followUps = append(c.followUps, r.followUp)
 		c.digests = append(c.digests, r.digest[:])
 	}
 	return c
@@ -131,7 +135,8 @@ func (c *columns) arguments(allOrNothing bool, traceparent *string) []any {
 	return []any{
 		allOrNothing, c.types, c.payloads, c.queues, c.priorities, c.concurrencyKeys, c.tags, c.attemptBudgets,
 		c.retryKinds, c.retryInitials, c.retryMaxes, c.runAts, c.deadlines, c.timeouts, c.modes, c.scopes,
-		c.keyHashes, c.otherHashes, c.keyPreviews, c.windows, c.digests, traceparent,
+		c.keyHashes, c.otherHashes, c.keyPreviews, c.windows, c.maxWaits, c.schedules, c.followUps, c.digests,
+		traceparent,
 	}
 }
 

@@ -18,7 +18,8 @@ type InvalidRequestError struct {
 	// Ordinal is the request's place in the batch, from 0; 0 for a single request.
 	Ordinal int
 	// Field is the field's name as in event bodies: type, payload, queue, priority, concurrency_key, tags,
-	// attempt_budget, retry_policy, run_at, deadline, execution_timeout, key, scope, ttl.
+	// attempt_budget, retry_policy, run_at, deadline, execution_timeout, mode, key, scope, ttl, window, max_wait,
+	// schedule.
 	Field string
 	// Problem is what is wrong with it, with the bound, and nothing of the value.
 	Problem string

@@ -61,11 +61,14 @@ type EnqueueOptions struct {
 	Deadline time.Time
 	// ExecutionTimeout bounds one attempt: 1 ms–365 days, truncated to milliseconds; zero is none.
 	ExecutionTimeout time.Duration
-	// Idempotency makes the request repeatable. Nil: always accepted.
+	// At most one of the three says how the request's key is used. With none the request is always accepted.
 	Idempotency *Idempotency
+	Debounce    *Debounce
+	Throttle    *Throttle
 }
 
-// Idempotency binds a key to the accepted job for a while: the same request under it is replayed.
+// Idempotency binds a key to the accepted job for a while: the same request under it is replayed, another one is a
+// conflict.
 type Idempotency struct {
 	// Key: 1–512 bytes of valid UTF-8, no NUL, not all white space; compared byte for byte.
 	Key ledger.Key
@@ -74,6 +77,59 @@ type Idempotency struct {
 	// TTL is how long the key stays bound, counted from acceptance by the database's clock: 1 ms–365 days, truncated
 	// to milliseconds; default 24 h. A replay does not extend it. At exactly its end the key is free.
 	TTL time.Duration
+}
+
+// Debounce lets the latest request of a burst win: the first is accepted and waits for the window, later ones replace
+// it as long as its job is pending (scheduled or ready, and no attempt has ever begun). A replacement keeps the job's
+// ID and replaces every material field. A job that has begun is never altered.
+//
+// RunAt, where it is given, is the run time instead of the end of the window.
+type Debounce struct {
+	// Key and Scope are as those of [Idempotency].
+	Key   ledger.Key
+	Scope string
+	// Window is how long the job waits for later requests: 1 ms–365 days, truncated to milliseconds; required.
+	Window time.Duration
+	// MaxWait bounds how far later requests can put the job off, counted from first acceptance: 1 ms–365 days,
+	// truncated to milliseconds; zero is no bound.
+	MaxWait time.Duration
+	// Schedule says what a replacement does to the run time; default [ScheduleReset].
+	Schedule Schedule
+	// FollowUp: where the retained job has begun, or its window has elapsed, accept one further job that runs after
+	// it is finished, and let later requests replace that one. Without it such a request is refused.
+	FollowUp bool
+}
+
+// Schedule says what a debounced replacement does to the run time.
+type Schedule string
+
+// The schedules.
+const (
+	// ScheduleReset moves the run time and the end of the window to now + Window, never past first acceptance + MaxWait.
+	ScheduleReset Schedule = "reset"
+	// SchedulePreserve keeps both.
+	SchedulePreserve Schedule = "preserve"
+)
+
+// Why a debounced request was refused: EnqueueResult.Reason of OutcomeNonReplaceable.
+const (
+	// ReasonIncompatibleKeyMode: the key is bound in another mode.
+	ReasonIncompatibleKeyMode = "incompatible_key_mode"
+	// ReasonNotPending: the retained job has begun or is finished.
+	ReasonNotPending = "not_pending"
+	// ReasonWindowElapsedPending: the window is over and the retained job waits for its turn.
+	ReasonWindowElapsedPending = "window_elapsed_pending"
+)
+
+// Throttle lets one request through for each window: the same request again is coalesced into the first one's job,
+// whatever has become of it, and writes nothing.
+type Throttle struct {
+	// Key and Scope are as those of [Idempotency].
+	Key   ledger.Key
+	Scope string
+	// Window is counted from acceptance: 1 ms–365 days, truncated to milliseconds; required. At exactly its end the key
+	// is free, whether or not the job has finished.
+	Window time.Duration
 }
 
 // RetryPolicy is a [FixedRetry], an [ExponentialRetry] or a [DecorrelatedJitterRetry]. Its delays are 0–365 days,

@@ -33,6 +33,9 @@ type request struct {
 	otherHashes      []byte
 	keyPreview       *string
 	windowMS         *int64
+	maxWaitMS        *int64
+	schedule         *string
+	followUp         *bool
 	digest           RequestDigest
 }
 
@@ -64,9 +67,7 @@ func newRequest(ordinal int, o EnqueueOptions, keys ledger.Keys, showPreviews bo
 	if r.deadline != nil && r.runAt != nil && !r.deadline.After(*r.runAt) {
 		c.refuse("deadline", "is not after run_at")
 	}
-	if k := o.Idempotency; k != nil {
-		r.bind(&c, ModeIdempotency, k.Key, k.Scope, "ttl", orDefault(k.TTL, DefaultTTL), keys, showPreviews)
-	}
+	r.bind(&c, o, keys, showPreviews)
 	// Last, because it is the dear one.
 	if c.err == nil {
 		var problem string
@@ -81,8 +82,43 @@ func newRequest(ordinal int, o EnqueueOptions, keys ledger.Keys, showPreviews bo
 	return r, nil
 }
 
-// bind fills in what a key block says, and lets go of the key.
-func (r *request) bind(c *checker, mode Mode, key ledger.Key, scope, windowField string, window time.Duration, keys ledger.Keys, showPreviews bool) {
+// bind fills in what the request's key block says, and lets go of the key.
+func (r *request) bind(c *checker, o EnqueueOptions, keys ledger.Keys, showPreviews bool) {
+	var (
+		mode   Mode
+		key    ledger.Key
+		scope  string
+		blocks int
+	)
+	if k := o.Idempotency; k != nil {
+		mode, key, scope = ModeIdempotency, k.Key, k.Scope
+		r.windowMS = c.duration("ttl", orDefault(k.TTL, DefaultTTL), time.Millisecond)
+		blocks++
+	}
+	if k := o.Throttle; k != nil {
+		mode, key, scope = ModeThrottle, k.Key, k.Scope
+		r.windowMS = c.duration("window", k.Window, time.Millisecond)
+		blocks++
+	}
+	if k := o.Debounce; k != nil {
+		mode, key, scope = ModeDebounce, k.Key, k.Scope
+		r.windowMS = c.duration("window", k.Window, time.Millisecond)
+		if k.MaxWait != 0 {
+			r.maxWaitMS = c.duration("max_wait", k.MaxWait, time.Millisecond)
+		}
+		schedule, followUp := string(orDefault(k.Schedule, ScheduleReset)), k.FollowUp
+		if schedule != string(ScheduleReset) && schedule != string(SchedulePreserve) {
+			c.refuse("schedule", `must be "reset" or "preserve"`)
+		}
+		r.schedule, r.followUp = &schedule, &followUp
+		blocks++
+	}
+	if blocks == 0 {
+		return
+	}
+	if blocks > 1 {
+		c.refuse("mode", "is given more than once: at most one of Idempotency, Debounce and Throttle")
+	}
 	scope = orDefault(scope, DefaultScope)
 	if problem := ledger.CheckKey(key); problem != "" {
 		c.refuse("key", problem)
@@ -90,7 +126,6 @@ func (r *request) bind(c *checker, mode Mode, key ledger.Key, scope, windowField
 	if problem := ledger.CheckScope(scope); problem != "" {
 		c.refuse("scope", problem)
 	}
-	r.windowMS = c.duration(windowField, window, time.Millisecond)
 	if c.err != nil {
 		return
 	}

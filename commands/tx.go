@@ -45,6 +45,8 @@ func (t *sqlTx) encode(arg any) (any, error) {
 		oid = pgtype.Int4ArrayOID
 	case []*int64:
 		oid = pgtype.Int8ArrayOID
+	case []*bool:
+		oid = pgtype.BoolArrayOID
 	case [][]byte:
 		oid = pgtype.ByteaArrayOID
 	case []pgtype.Timestamptz:

@@ -45,6 +45,9 @@ create function daybook.invalid_field(
     p_other_hashes         bytea,
     p_key_preview          text,
     p_window_ms            bigint,
+    p_max_wait_ms          bigint,
+    p_schedule             text,
+    p_follow_up            boolean,
     p_request_digest       bytea
 )
 returns text
@@ -80,15 +83,28 @@ as $$
             case
                 when p_key_hash is not null or p_other_hashes is not null or p_key_preview is not null then 'key'
                 when p_scope is not null then 'scope'
-                when p_window_ms is not null then 'ttl'
+                when p_window_ms is not null then 'window'
+                when p_max_wait_ms is not null then 'max_wait'
+                when p_schedule is not null then 'schedule'
+                when p_follow_up is not null then 'follow_up'
             end
-        when p_mode <> 'idempotency' then 'mode'
+        when p_mode not in ('idempotency', 'debounce', 'throttle') then 'mode'
         when coalesce(octet_length(p_key_hash), 0) <> 32 then 'key'
         when p_other_hashes is not null
             and (octet_length(p_other_hashes) = 0 or octet_length(p_other_hashes) % 32 <> 0) then 'key'
         when coalesce(octet_length(p_key_preview), 65) > 64 then 'key'
         when coalesce(octet_length(p_scope), 0) not between 1 and 256 then 'scope'
-        when coalesce(p_window_ms, 0) not between 1 and 31536000000 then 'ttl'
+        when coalesce(p_window_ms, 0) not between 1 and 31536000000
+            then case p_mode when 'idempotency' then 'ttl' else 'window' end
+        when p_mode <> 'debounce' then
+            case
+                when p_max_wait_ms is not null then 'max_wait'
+                when p_schedule is not null then 'schedule'
+                when p_follow_up is not null then 'follow_up'
+            end
+        when p_max_wait_ms is not null and p_max_wait_ms not between 1 and 31536000000 then 'max_wait'
+        when coalesce(p_schedule, '') not in ('reset', 'preserve') then 'schedule'
+        when p_follow_up is null then 'follow_up'
     end
 $$;
 

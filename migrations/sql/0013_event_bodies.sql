@@ -1,7 +1,7 @@
 set local role daybook_owner;
 
--- The bodies of enqueue.accepted and enqueue.conflict_rejected, version 1. One text for single and batch,
--- so that they cannot drift apart. Members are only ever added, and only optional ones.
+-- The bodies of the events about requests and keys, version 1. One text for single and batch, so that they cannot
+-- drift apart. Members are only ever added, and only optional ones.
 
 create function daybook.accepted_body(
     p_job_id               uuid,
@@ -25,6 +25,7 @@ create function daybook.accepted_body(
     p_window_ms            bigint,
     p_expires_at           timestamptz,
     p_request_digest       bytea,
+    p_after_job_id         uuid,
     p_traceparent          text
 )
 returns json
@@ -52,16 +53,38 @@ as $$
             || daybook.member('key_preview', p_key_preview)
             || daybook.member('window_ms', p_window_ms)
             || ',"expires_at":"' || daybook.instant(p_expires_at) || '"', '')
+        || daybook.member('after_job_id', p_after_job_id::text)
         || daybook.member('traceparent', p_traceparent)
         || '}'
     )::json
 $$;
 
+-- Of enqueue.replaced: what the job is now, and what it was.
+create function daybook.replaced_body(
+    p_accepted                json,
+    p_replaced                integer,
+    p_previous_request_digest bytea,
+    p_previous_run_at         timestamptz
+)
+returns json
+language sql
+stable
+as $$
+    select (
+        rtrim(p_accepted::text, '}')
+        || daybook.member('replaced', p_replaced::bigint)
+        || ',"previous_request_digest":"' || encode(p_previous_request_digest, 'hex')
+        || '","previous_run_at":"' || daybook.instant(p_previous_run_at) || '"}'
+    )::json
+$$;
+
+-- Of enqueue.conflict_rejected, with the fields that differ, and of enqueue.non_replaceable, with the reason.
 create function daybook.rejected_body(
     p_binding        daybook.binding,
     p_type           text,
     p_queue          text,
     p_mode           text,
+    p_reason         text,
     p_fields         text[],
     p_request_digest bytea,
     p_traceparent    text
@@ -75,7 +98,8 @@ as $$
         || daybook.member('type', p_type)
         || daybook.member('queue', p_queue)
         || daybook.member('mode', p_mode)
-        || ',"fields":' || to_json(p_fields)::text
+        || daybook.member('reason', nullif(p_reason, 'conflict'))
+        || coalesce(',"fields":' || to_json(p_fields)::text, '')
         || ',"request_digest":"' || encode(p_request_digest, 'hex') || '"'
         || daybook.member('scope', (p_binding).scope)
         || ',"key_digest":"' || daybook.key_digest((p_binding).key_hash) || '"'
@@ -89,7 +113,8 @@ as $$
     )::json
 $$;
 
-create function daybook.expired_body(p_binding daybook.binding)
+-- Of binding.expired, and of binding.released, which also has a reason and where a person did it an actor.
+create function daybook.unbound_body(p_binding daybook.binding, p_reason text, p_actor text)
 returns json
 language sql
 stable
@@ -101,6 +126,9 @@ as $$
         || ',"key_digest":"' || daybook.key_digest((p_binding).key_hash) || '"'
         || daybook.member('key_preview', (p_binding).key_preview)
         || ',"bound_at":"' || daybook.instant((p_binding).bound_at)
-        || '","expires_at":"' || daybook.instant((p_binding).expires_at) || '"}'
+        || '","expires_at":"' || daybook.instant((p_binding).expires_at) || '"'
+        || daybook.member('reason', p_reason)
+        || daybook.member('actor', p_actor)
+        || '}'
     )::json
 $$;

@@ -1,6 +1,6 @@
 set local role daybook_owner;
 
--- Appends enqueue.conflict_rejected once for each (binding, request, reason), however often and by whichever
+-- Appends enqueue.conflict_rejected or enqueue.non_replaceable once for each (binding, request, reason), however often and by whichever
 -- way the refused request comes back: from the refusal itself, or afterwards from the error alone.
 -- True where this call appended it. False: known already, or the key has meanwhile another owner.
 create function daybook.record_rejection(
@@ -30,8 +30,7 @@ begin
     from daybook.rejection as r
     where r.key_hash = p_key_hash
         and r.request_digest = p_request_digest
-        and r.reason = p_reason
-        and r.job_id = p_job_id;
+        and r.reason = p_reason;
     if found then
         return false;
     end if;
@@ -49,8 +48,8 @@ begin
     end if;
 
     v_now := daybook.clock();
-    insert into daybook.rejection (key_hash, job_id, request_digest, reason, recorded_at)
-    values (p_key_hash, p_job_id, p_request_digest, p_reason, v_now)
+    insert into daybook.rejection (key_hash, request_digest, reason, recorded_at)
+    values (p_key_hash, p_request_digest, p_reason, v_now)
     on conflict on constraint rejection_pkey do nothing;
     if not found then
         return false;
@@ -60,8 +59,10 @@ begin
     v_xid := pg_current_xact_id();
     insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
     values (
-        v_now, v_binding.job_id, v_binding.key_hash, 'enqueue.conflict_rejected', v_binding.scope, v_binding.key_preview,
-        daybook.rejected_body(v_binding, p_type, p_queue, p_mode, p_fields, p_request_digest, p_traceparent)
+        v_now, v_binding.job_id, v_binding.key_hash,
+        case p_reason when 'conflict' then 'enqueue.conflict_rejected' else 'enqueue.non_replaceable' end,
+        v_binding.scope, v_binding.key_preview,
+        daybook.rejected_body(v_binding, p_type, p_queue, p_mode, p_reason, p_fields, p_request_digest, p_traceparent)
     );
     return true;
 end

@@ -27,6 +27,9 @@ create function daybook.enqueue(
     p_other_hashes         bytea,
     p_key_preview          text,
     p_window_ms            bigint,
+    p_max_wait_ms          bigint,
+    p_schedule             text,
+    p_follow_up            boolean,
     p_request_digest       bytea,
     p_traceparent          text,
     out job_id             uuid,
@@ -44,17 +47,18 @@ set jit = off
 as $$
 declare
     -- How old the clock of an uncontended claim may be. A claim that took longer has waited, and is dated anew.
-    c_claim_age     constant interval := interval '10 milliseconds';
+    c_claim_age constant interval := interval '10 milliseconds';
     v_binding       daybook.binding;
-    v_owner         daybook.binding;
     v_hashes        bytea[];
     v_now           timestamptz;
+    v_run_at        timestamptz;
     v_payload       jsonb;
     v_payload_bytes integer;
     v_field         text;
     v_fields        text[];
     v_claimed       integer;
-    v_expired       boolean := false;
+    v_debounce      record;
+    v_after_job_id  uuid;
     v_xid           xid8;
 begin
     if p_other_hashes is not null then
@@ -65,7 +69,6 @@ begin
     -- transaction has meanwhile committed a change to this very key.
     loop
         v_binding := null;
-        v_expired := false;
         if p_mode is not null then
             -- Look first, without a lock: a replay leaves nothing behind, not even on a busy key.
             if v_hashes is null then
@@ -81,24 +84,26 @@ begin
                 order by b.expires_at desc, b.key_hash = p_key_hash desc
                 limit 1;
             end if;
-
-            if found then
-                -- A row read before the clock can only be judged too strictly, never too kindly: what is
-                -- expired now was expired or replaced before this call ends.
-                v_now := daybook.clock();
-                if v_binding.expires_at > v_now then
-                    -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing.
-                    if v_binding.request_digest = p_request_digest and v_binding.mode = p_mode then
-                        job_id := v_binding.job_id;
-                        outcome := 'replayed';
-                        bound_at := v_binding.bound_at;
-                        expires_at := v_binding.expires_at;
-                        return;
-                    end if;
-                else
-                    v_expired := true;
-                end if;
+            if v_binding.alias_of is not null then
+                select b.*
+                into v_binding
+                from daybook.binding as b
+                where b.key_hash = v_binding.alias_of;
+                -- Gone between the two statements.
+                continue when not found;
             end if;
+        end if;
+
+        if v_binding.key_hash is not null and v_binding.mode = p_mode and p_mode <> 'debounce'
+            -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing.
+            and v_binding.request_digest = p_request_digest
+            and v_binding.expires_at > daybook.clock()
+        then
+            job_id := v_binding.job_id;
+            outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
+            bound_at := v_binding.bound_at;
+            expires_at := v_binding.expires_at;
+            return;
         end if;
 
         if v_payload is null then
@@ -106,7 +111,8 @@ begin
             v_payload_bytes := octet_length(v_payload::text);
         end if;
 
-        if v_binding.key_hash is not null and not v_expired then
+        v_fields := null;
+        if v_binding.key_hash is not null and p_mode <> 'debounce' and v_binding.expires_at > daybook.clock() then
             v_fields := daybook.differing_fields(
                 v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
                 p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
@@ -114,7 +120,7 @@ begin
             );
             if v_fields is null then
                 job_id := v_binding.job_id;
-                outcome := 'replayed';
+                outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
                 bound_at := v_binding.bound_at;
                 expires_at := v_binding.expires_at;
                 return;
@@ -125,7 +131,8 @@ begin
         v_field := daybook.invalid_field(
             p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
             p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
-            p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_request_digest
+            p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
+            p_follow_up, p_request_digest
         );
         if v_field is not null then
             outcome := 'invalid';
@@ -133,69 +140,72 @@ begin
             return;
         end if;
 
-        if v_binding.key_hash is not null and not v_expired then
-            -- An alias stands for the row under the secret that was current: events and rejections go by that one.
-            v_owner := v_binding;
-            if v_binding.alias_of is not null then
-                v_owner.key_hash := v_binding.alias_of;
-            end if;
+        if v_fields is not null then
             -- Not appended means: known already, or the key has changed hands since the look. Only the latter
             -- is another answer.
             if not daybook.record_rejection(
-                    v_owner.key_hash, v_owner.job_id, 'conflict', p_type, p_queue, p_mode, v_fields, p_request_digest,
-                    p_traceparent)
+                    v_binding.key_hash, v_binding.job_id, 'conflict', p_type, p_queue, p_mode, v_fields,
+                    p_request_digest, p_traceparent)
             then
                 perform
                 from daybook.binding as b
-                where b.key_hash = v_owner.key_hash
-                    and b.job_id = v_owner.job_id;
-                if not found then
-                    continue;
-                end if;
+                where b.key_hash = v_binding.key_hash
+                    and b.job_id = v_binding.job_id;
+                continue when not found;
             end if;
             job_id := v_binding.job_id;
             outcome := 'conflict_rejected';
             bound_at := v_binding.bound_at;
             expires_at := v_binding.expires_at;
-            select json_build_object(
-                'key_hash', encode(v_owner.key_hash, 'hex'),
+            detail := json_build_object(
+                'key_hash', encode(v_binding.key_hash, 'hex'),
                 'key_preview', v_binding.key_preview,
                 'mode', v_binding.mode,
-                'state', j.state,
+                'state', (
+                    select j.state
+                    from daybook.job as j
+                    where j.job_id = v_binding.job_id
+                ),
                 'fields', v_fields,
                 'request_digest', encode(v_binding.request_digest, 'hex')
-            )
-            into detail
-            from daybook.job as j
-            where j.job_id = v_binding.job_id;
+            );
             return;
         end if;
 
-        if v_expired then
-            -- The row is there, so it can be locked; then the clock is read, and the row is judged again. Taken
-            -- away, the key is free, and the next round claims it like any other.
-            perform
+        if v_binding.key_hash is not null and p_mode = 'debounce' then
+            v_debounce := daybook.debounce(
+                v_binding, p_type, v_payload, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
+                p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline,
+                p_execution_timeout_ms, p_scope, p_key_hash, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
+                p_follow_up, p_request_digest, p_traceparent
+            );
+            if v_debounce.outcome = 'free' then
+                v_after_job_id := v_debounce.after_job_id;
+                continue;
+            end if;
+            continue when v_debounce.outcome = 'retry';
+            job_id := v_binding.job_id;
+            outcome := v_debounce.outcome;
+            reason := v_debounce.reason;
+            bound_at := v_debounce.bound_at;
+            expires_at := v_debounce.expires_at;
+            return;
+        end if;
+
+        if v_binding.key_hash is not null then
+            -- Expired. The row is there, so it can be locked; then the clock is read, and the row is judged again.
+            -- Taken away, the key is free, and the next round claims it like any other.
+            select b.*
+            into v_binding
             from daybook.binding as b
-            where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]))
-            order by b.key_hash
+            where b.key_hash = v_binding.key_hash
             for update;
-            v_now := daybook.clock();
-            v_xid := pg_current_xact_id();
-            with expired as (
-                delete from daybook.binding as b
-                where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]))
-                    and b.expires_at <= v_now
-                returning b.*
-            ),
-            forgotten as (
-                delete from daybook.rejection as r
-                using expired as x
-                where r.key_hash = x.key_hash
-            )
-            insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
-            select v_now, x.job_id, x.key_hash, 'binding.expired', x.scope, x.key_preview, daybook.expired_body(x)
-            from expired as x
-            where x.alias_of is null;
+            if found then
+                v_now := daybook.clock();
+                if v_binding.expires_at <= v_now then
+                    perform daybook.unbind(v_binding, 'binding.expired', null, null, v_now);
+                end if;
+            end if;
             continue;
         end if;
 
@@ -209,7 +219,7 @@ begin
         exit when p_mode is null;
 
         -- The unique key arbitrates. Who loses reads again in a new statement: in this one the winner's row is invisible.
-        expires_at := v_now + p_window_ms * interval '1 millisecond';
+        expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
         if v_hashes is null then
             insert into daybook.binding (
                 key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest
@@ -222,14 +232,16 @@ begin
             continue when not found;
         else
             -- In a rotation a unique index cannot arbitrate between two hashes of one key: so the key is claimed
-            -- under each secret of the ring, and counts as claimed only where all rows are ours.
+            -- under each secret of the ring, in the order of the hashes, and counts as claimed only where all rows
+            -- are ours.
             insert into daybook.binding (
                 key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest,
-                alias_of
+                alias_of, other_hashes
             )
             select
                 h.key_hash, enqueue.job_id, v_now, enqueue.expires_at, p_run_at, p_window_ms, p_mode, p_scope,
-                p_key_preview, p_request_digest, nullif(p_key_hash, h.key_hash)
+                p_key_preview, p_request_digest, nullif(p_key_hash, h.key_hash),
+                case when h.key_hash = p_key_hash then p_other_hashes end
             from unnest(v_hashes) with ordinality as h (key_hash, ordinal)
             order by h.ordinal
             on conflict on constraint binding_pkey do nothing;
@@ -254,7 +266,7 @@ begin
             reason := 'deadline';
             return;
         end if;
-        expires_at := v_now + p_window_ms * interval '1 millisecond';
+        expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
         update daybook.binding as b
         set bound_at = v_now,
             expires_at = enqueue.expires_at
@@ -262,14 +274,17 @@ begin
         exit;
     end loop;
 
+    -- A debounced job waits for its window, the others for the run time that was asked for.
+    v_run_at := coalesce(p_run_at, case p_mode when 'debounce' then enqueue.expires_at else v_now end);
     insert into daybook.job (
-        job_id, run_at, accepted_at, deadline, execution_timeout_ms, retry_initial_ms, retry_max_ms, priority,
-        attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
+        job_id, run_at, accepted_at, deadline, key_hash, after_job_id, execution_timeout_ms, retry_initial_ms,
+        retry_max_ms, priority, attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
     )
     values (
-        enqueue.job_id, coalesce(p_run_at, v_now), v_now, p_deadline, p_execution_timeout_ms, p_retry_initial_ms,
-        p_retry_max_ms, p_priority, p_attempt_budget, case when p_run_at > v_now then 'scheduled' else 'ready' end,
-        p_queue, p_type, p_concurrency_key, p_retry_kind, p_tags, v_payload
+        enqueue.job_id, v_run_at, v_now, p_deadline, p_key_hash, v_after_job_id, p_execution_timeout_ms,
+        p_retry_initial_ms, p_retry_max_ms, p_priority, p_attempt_budget,
+        case when v_run_at > v_now then 'scheduled' else 'ready' end, p_queue, p_type, p_concurrency_key,
+        p_retry_kind, p_tags, v_payload
     );
 
     -- The xid is there before the id is drawn: see daybook.sequence.
@@ -279,9 +294,9 @@ begin
         v_now, enqueue.job_id, p_key_hash, 'enqueue.accepted', p_scope, p_key_preview,
         daybook.accepted_body(
             enqueue.job_id, p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
-            p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, coalesce(p_run_at, v_now), p_deadline,
+            p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_at, p_deadline,
             p_execution_timeout_ms, p_mode, p_scope, p_key_hash, p_key_preview, p_window_ms, enqueue.expires_at,
-            p_request_digest, p_traceparent
+            p_request_digest, v_after_job_id, p_traceparent
         )
     );
     outcome := 'accepted';

@@ -33,6 +33,9 @@ create function daybook.enqueue_many(
     p_other_hashes         bytea[],
     p_key_preview          text[],
     p_window_ms            bigint[],
+    p_max_wait_ms          bigint[],
+    p_schedule             text[],
+    p_follow_up            boolean[],
     p_request_digest       bytea[],
     p_traceparent          text,
     out job_ids            uuid[],
@@ -60,6 +63,9 @@ declare
     -- By ordinal: the job of each request that is decided here, null for those that are not.
     v_job_ids   uuid[];
     v_lost      uuid[];
+    -- By ordinal: how long the key of each request is bound at first, null without a key.
+    v_bound_ms  bigint[];
+    v_run_ats   timestamptz[];
     v_result    record;
     v_xid       xid8;
     v_invalid   boolean := false;
@@ -71,22 +77,29 @@ begin
     bound_ats := array_fill(null::timestamptz, array[v_count]);
     expires_ats := bound_ats;
     details := outcomes;
+    v_bound_ms := array(
+        select least(i.window_ms, i.max_wait_ms)
+        from unnest(p_window_ms, p_max_wait_ms) with ordinality as i (window_ms, max_wait_ms, ordinal)
+        order by i.ordinal
+    );
 
     begin
         -- Look first: whoever repeats a batch gets its answers from one read, and writes nothing.
         v_now := daybook.clock();
         for v_result in
-            select i.ordinal, b.job_id, b.bound_at, b.expires_at
+            select i.ordinal, b.job_id, b.bound_at, b.expires_at, b.mode
             from unnest(p_key_hash, p_mode, p_request_digest) with ordinality
                 as i (key_hash, mode, request_digest, ordinal)
             join daybook.binding as b
                 on b.key_hash = i.key_hash
             where b.expires_at > v_now
                 and b.mode = i.mode
+                and b.mode <> 'debounce'
+                and b.alias_of is null
                 and b.request_digest = i.request_digest
         loop
             job_ids[v_result.ordinal] := v_result.job_id;
-            outcomes[v_result.ordinal] := 'replayed';
+            outcomes[v_result.ordinal] := case v_result.mode when 'idempotency' then 'replayed' else 'coalesced' end;
             bound_ats[v_result.ordinal] := v_result.bound_at;
             expires_ats[v_result.ordinal] := v_result.expires_at;
         end loop;
@@ -103,11 +116,13 @@ begin
                 from unnest(
                     p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
                     p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
-                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_request_digest, outcomes
+                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up,
+                    p_request_digest, outcomes
                 ) with ordinality as i (
                     type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
                     retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
-                    key_hash, other_hashes, key_preview, window_ms, request_digest, outcome, ordinal
+                    key_hash, other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up,
+                    request_digest, outcome, ordinal
                 )
             )
             select array_agg(
@@ -124,7 +139,8 @@ begin
                             r.type, octet_length(r.payload::jsonb::text), r.queue, r.priority, r.concurrency_key,
                             r.tags::text[], r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms,
                             r.run_at, r.deadline, r.execution_timeout_ms, r.mode, r.scope, r.key_hash,
-                            r.other_hashes, r.key_preview, r.window_ms, r.request_digest
+                            r.other_hashes, r.key_preview, r.window_ms, r.max_wait_ms, r.schedule, r.follow_up,
+                            r.request_digest
                         ) is null
                         then daybook.new_job_id(v_now)
                 end
@@ -139,12 +155,14 @@ begin
 
         -- The claim, in key-hash order over the whole batch and, in a rotation, over all secrets of the ring.
         with claim as materialized (
-            select i.job_id, h.key_hash, i.key_hash as current_hash, i.mode, i.scope, i.key_preview, i.window_ms,
-                i.run_at, i.request_digest
+            select i.job_id, h.key_hash, i.key_hash as current_hash, i.other_hashes, i.mode, i.scope, i.key_preview,
+                i.window_ms, i.bound_ms, i.run_at, i.request_digest
             from unnest(
-                v_job_ids, p_key_hash, p_other_hashes, p_mode, p_scope, p_key_preview, p_window_ms, p_run_at,
-                p_request_digest
-            ) as i (job_id, key_hash, other_hashes, mode, scope, key_preview, window_ms, run_at, request_digest)
+                v_job_ids, p_key_hash, p_other_hashes, p_mode, p_scope, p_key_preview, p_window_ms, v_bound_ms,
+                p_run_at, p_request_digest
+            ) as i (
+                job_id, key_hash, other_hashes, mode, scope, key_preview, window_ms, bound_ms, run_at, request_digest
+            )
             cross join lateral unnest(
                 case
                     when i.other_hashes is null then array[i.key_hash]
@@ -157,11 +175,12 @@ begin
         taken as (
             insert into daybook.binding (
                 key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest,
-                alias_of
+                alias_of, other_hashes
             )
             select
-                c.key_hash, c.job_id, v_now, v_now + c.window_ms * interval '1 millisecond', c.run_at, c.window_ms,
-                c.mode, c.scope, c.key_preview, c.request_digest, nullif(c.current_hash, c.key_hash)
+                c.key_hash, c.job_id, v_now, v_now + c.bound_ms * interval '1 millisecond', c.run_at, c.window_ms,
+                c.mode, c.scope, c.key_preview, c.request_digest, nullif(c.current_hash, c.key_hash),
+                case when c.key_hash = c.current_hash then c.other_hashes end
             from claim as c
             order by c.key_hash
             on conflict on constraint binding_pkey do nothing
@@ -207,28 +226,38 @@ begin
             );
             update daybook.binding as b
             set bound_at = v_now,
-                expires_at = v_now + i.window_ms * interval '1 millisecond'
-            from unnest(v_job_ids, p_key_hash, p_other_hashes, p_window_ms)
-                as i (job_id, key_hash, other_hashes, window_ms)
+                expires_at = v_now + i.bound_ms * interval '1 millisecond'
+            from unnest(v_job_ids, p_key_hash, p_other_hashes, v_bound_ms)
+                as i (job_id, key_hash, other_hashes, bound_ms)
             where i.job_id is not null
                 and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
                 and b.job_id = i.job_id;
         end if;
 
+        -- A debounced job waits for its window, the others for the run time that was asked for.
+        v_run_ats := array(
+            select coalesce(
+                i.run_at,
+                case i.mode when 'debounce' then v_now + i.bound_ms * interval '1 millisecond' else v_now end
+            )
+            from unnest(p_run_at, p_mode, v_bound_ms) with ordinality as i (run_at, mode, bound_ms, ordinal)
+            order by i.ordinal
+        );
+
         insert into daybook.job (
-            job_id, run_at, accepted_at, deadline, execution_timeout_ms, retry_initial_ms, retry_max_ms, priority,
-            attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
+            job_id, run_at, accepted_at, deadline, key_hash, execution_timeout_ms, retry_initial_ms, retry_max_ms,
+            priority, attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
         )
         select
-            i.job_id, coalesce(i.run_at, v_now), v_now, i.deadline, i.execution_timeout_ms, i.retry_initial_ms,
+            i.job_id, i.run_at, v_now, i.deadline, i.key_hash, i.execution_timeout_ms, i.retry_initial_ms,
             i.retry_max_ms, i.priority, i.attempt_budget, case when i.run_at > v_now then 'scheduled' else 'ready' end,
             i.queue, i.type, i.concurrency_key, i.retry_kind, i.tags::text[], i.payload::jsonb
         from unnest(
             v_job_ids, p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms
+            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_ats, p_deadline, p_execution_timeout_ms, p_key_hash
         ) with ordinality as i (
             job_id, type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
-            retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, ordinal
+            retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, key_hash, ordinal
         )
         where i.job_id is not null
         order by i.ordinal;
@@ -241,18 +270,17 @@ begin
             daybook.accepted_body(
                 i.job_id, i.type, octet_length(i.payload::jsonb::text), i.queue, i.priority, i.concurrency_key,
                 i.tags::text[], i.attempt_budget, i.retry_kind, i.retry_initial_ms, i.retry_max_ms,
-                coalesce(i.run_at, v_now), i.deadline, i.execution_timeout_ms, i.mode, i.scope, i.key_hash,
-                i.key_preview, i.window_ms, v_now + i.window_ms * interval '1 millisecond', i.request_digest,
-                p_traceparent
+                i.run_at, i.deadline, i.execution_timeout_ms, i.mode, i.scope, i.key_hash, i.key_preview,
+                i.window_ms, v_now + i.bound_ms * interval '1 millisecond', i.request_digest, null, p_traceparent
             )
         from unnest(
             v_job_ids, p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode,
-            p_scope, p_key_hash, p_key_preview, p_window_ms, p_request_digest
+            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_ats, p_deadline, p_execution_timeout_ms, p_mode,
+            p_scope, p_key_hash, p_key_preview, p_window_ms, v_bound_ms, p_request_digest
         ) with ordinality as i (
             job_id, type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
             retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope, key_hash,
-            key_preview, window_ms, request_digest, ordinal
+            key_preview, window_ms, bound_ms, request_digest, ordinal
         )
         where i.job_id is not null
         order by i.ordinal;
@@ -263,14 +291,14 @@ begin
             array_agg(case when i.job_id is not null then v_now else i.bound_at end order by i.ordinal),
             array_agg(
                 case
-                    when i.job_id is not null then v_now + i.window_ms * interval '1 millisecond'
+                    when i.job_id is not null then v_now + i.bound_ms * interval '1 millisecond'
                     else i.expires_at
                 end
                 order by i.ordinal
             )
         into job_ids, outcomes, bound_ats, expires_ats
-        from unnest(v_job_ids, job_ids, outcomes, bound_ats, expires_ats, p_window_ms) with ordinality
-            as i (job_id, found, outcome, bound_at, expires_at, window_ms, ordinal);
+        from unnest(v_job_ids, job_ids, outcomes, bound_ats, expires_ats, v_bound_ms) with ordinality
+            as i (job_id, found, outcome, bound_at, expires_at, bound_ms, ordinal);
 
         -- Twins, keys owned by somebody, keys lost in a race, and whatever is invalid.
         for v_result in
@@ -280,11 +308,13 @@ begin
                 from unnest(
                     p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
                     p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
-                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_request_digest, outcomes
+                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up,
+                    p_request_digest, outcomes
                 ) with ordinality as i (
                     type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
                     retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
-                    key_hash, other_hashes, key_preview, window_ms, request_digest, outcome, ordinal
+                    key_hash, other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up,
+                    request_digest, outcome, ordinal
                 )
                 where i.outcome is null
                 order by (daybook.key_ring(i.key_hash, i.other_hashes))[1], i.ordinal
@@ -293,8 +323,8 @@ begin
             cross join lateral daybook.enqueue(
                 i.type, i.payload, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget,
                 i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.run_at, i.deadline, i.execution_timeout_ms,
-                i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms, i.request_digest,
-                p_traceparent
+                i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms, i.max_wait_ms, i.schedule,
+                i.follow_up, i.request_digest, p_traceparent
             ) as d
         loop
             job_ids[v_result.ordinal] := v_result.job_id;
