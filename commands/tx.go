@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -43,8 +44,10 @@ func (t *sqlTx) encode(arg any) (any, error) {
 		oid = pgtype.TextArrayOID
 	case []int32:
 		oid = pgtype.Int4ArrayOID
-	case []*int64:
+	case []int64, []*int64:
 		oid = pgtype.Int8ArrayOID
+	case []uuid.UUID:
+		oid = pgtype.UUIDArrayOID
 	case []*bool:
 		oid = pgtype.BoolArrayOID
 	case [][]byte:

@@ -49,7 +49,8 @@ type Event struct {
 	Kind Kind
 	// JobID is the job that the event is about.
 	JobID uuid.UUID
-	// Scope, KeyHash and KeyPreview are those of the key; KeyHash is nil where the request had none.
+	// Scope, KeyHash and KeyPreview are those of the key; KeyHash is nil where the request had none. Events about a
+	// job's life (job.*) carry the hash of its key alone.
 	Scope      string
 	KeyHash    *KeyHash
 	KeyPreview string

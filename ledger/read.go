@@ -88,7 +88,13 @@ func scanEvent(rows pgx.Rows) (event Event, ok bool, err error) {
 			return event, false, errors.New("a stored key hash does not have 32 bytes")
 		}
 		event.KeyHash = (*KeyHash)(keyHash)
-		event.Scope, event.KeyPreview = *scope, *keyPreview
+	}
+	// Events about a job's life name its key, but not once more what the key's own events have told.
+	if scope != nil {
+		event.Scope = *scope
+	}
+	if keyPreview != nil {
+		event.KeyPreview = *keyPreview
 	}
 	return event, true, nil
 }

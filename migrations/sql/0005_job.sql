@@ -36,7 +36,7 @@ with (fillfactor = 90);
 -- A job stands in one of these four at a time: it waits for its run time, waits for a worker, is held by one, or
 -- is finished and waits to be pruned. A worker takes the best job of a queue: highest priority, then earliest due.
 create index job_scheduled
-    on daybook.job (run_at, job_id)
+    on daybook.job (queue, run_at, job_id)
     where state = 'scheduled';
 
 create index job_ready

@@ -1,0 +1,87 @@
+package commands
+
+import (
+	"context"
+	_ "embed" // the statements
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+var (
+	//go:embed sql/expire_bindings.sql
+	expireBindingsSQL string
+	//go:embed sql/prune_jobs.sql
+	pruneJobsSQL string
+)
+
+// MaintainOptions says how upkeep is done.
+type MaintainOptions struct {
+	// Retention is how long a finished job is kept: 0–3,650 days; default 30 days. A negative one prunes at once.
+	Retention time.Duration
+	// BatchSize is how many rows one transaction takes: 1–10,000; default 500.
+	BatchSize int
+}
+
+// Maintained is what one pass of upkeep did.
+type Maintained struct {
+	// ExpiredBindings were removed, ExpiredLeases taken back, PrunedJobs removed.
+	ExpiredBindings, ExpiredLeases, PrunedJobs int
+}
+
+// Maintain does one whole pass of upkeep: it takes back leases that have run out, removes expired bindings, appending
+// binding.expired for each, and prunes finished jobs after their retention. It works in short transactions that pass
+// over whatever somebody holds, batch after batch until nothing is left, so that one pass keeps pace with any backlog.
+// Any number of processes may run it at once. On error it returns what was done.
+func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintained, error) {
+	if q.pool == nil {
+		return Maintained{}, errNoPool
+	}
+	c := checker{}
+	batch := c.number("batch_size", orDefault(options.BatchSize, 500), 1, 10_000)
+	retention := max(0, orDefault(options.Retention, 30*24*time.Hour))
+	if retention > 3650*24*time.Hour {
+		c.refuse("retention", fmt.Sprintf("is %v, must be at most 3650 days", retention))
+	}
+	if c.err != nil {
+		return Maintained{}, c.err
+	}
+	var done Maintained
+	for {
+		n, err := q.ExpireLeases(ctx, int(batch))
+		done.ExpiredLeases += n
+		if err != nil {
+			return done, err
+		}
+		if n < int(batch) {
+			break
+		}
+	}
+	for {
+		var n int
+		if err := q.pool.QueryRow(ctx, expireBindingsSQL, batch).Scan(&n); err != nil {
+			return done, newCallError("expire bindings", true, err)
+		}
+		done.ExpiredBindings += n
+		if n < int(batch) {
+			break
+		}
+	}
+	var (
+		lastFinished *time.Time
+		lastJob      *uuid.UUID
+	)
+	for {
+		var pruned, looked int
+		err := q.pool.QueryRow(ctx, pruneJobsSQL, retention.Milliseconds(), lastFinished, lastJob, batch).
+			Scan(&pruned, &looked, &lastFinished, &lastJob)
+		if err != nil {
+			return done, newCallError("prune jobs", true, err)
+		}
+		done.PrunedJobs += pruned
+		if looked < int(batch) {
+			return done, nil
+		}
+	}
+}

@@ -1,0 +1,1 @@
+select daybook.complete_jobs($1::uuid[], $2::bigint[])

@@ -1,0 +1,1 @@
+select daybook.expire_bindings($1::integer)

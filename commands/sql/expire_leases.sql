@@ -1,0 +1,1 @@
+select daybook.expire_leases($1::integer)

@@ -1,0 +1,132 @@
+set local role daybook_owner;
+
+-- Gives a worker the best jobs of a queue under a lease: highest priority, then earliest due. Each claim begins an
+-- attempt and raises the job's fence, so that whoever held the job before can change nothing any more. Rows that others
+-- hold are passed over, never waited for. Each column has one element for each job.
+create function daybook.claim_jobs(
+    p_queue                  text,
+    p_worker                 text,
+    p_limit                  integer,
+    p_lease_ms               bigint,
+    out job_ids              uuid[],
+    out fences               bigint[],
+    out attempts             integer[],
+    out attempt_budgets      integer[],
+    out types                text[],
+    out payloads             text[],
+    out priorities           integer[],
+    out concurrency_keys     text[],
+    out tags                 text[],
+    out deadlines            timestamptz[],
+    out execution_timeout_ms bigint[],
+    out lease_expires_at     timestamptz
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, daybook, pg_temp
+set jit = off
+-- A session may keep its plans from when the table was empty, and a queue grows.
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_now timestamptz := daybook.clock();
+    v_job daybook.job;
+    v_xid xid8;
+begin
+    lease_expires_at := v_now + p_lease_ms * interval '1 millisecond';
+
+    -- Whatever is due of this queue becomes ready; more than a worker takes, so that priority decides among them.
+    update daybook.job as j
+    set state = 'ready'
+    where j.job_id in (
+        select d.job_id
+        from daybook.job as d
+        where d.queue = p_queue
+            and d.state = 'scheduled'
+            and d.run_at <= v_now
+        order by d.run_at, d.job_id
+        limit greatest(1000, p_limit)
+        for no key update skip locked
+    );
+
+    -- A job must not begin after its deadline.
+    for v_job in
+        update daybook.job as j
+        set state = 'cancelled',
+            finished_at = v_now
+        where j.job_id in (
+            select d.job_id
+            from daybook.job as d
+            where d.queue = p_queue
+                and d.state = 'ready'
+                and d.deadline <= v_now
+            order by d.priority desc, d.run_at, d.job_id
+            limit p_limit
+            for no key update skip locked
+        )
+        returning j.*
+    loop
+        perform daybook.append_job_event(v_job, 'job.cancelled', v_now, ',"reason":"deadline"');
+    end loop;
+
+    v_xid := pg_current_xact_id();
+    with best as materialized (
+        select j.job_id
+        from daybook.job as j
+        where j.queue = p_queue
+            and j.state = 'ready'
+            and (j.deadline is null or j.deadline > v_now)
+            -- A follow-up waits for its predecessor.
+            and (j.after_job_id is null or not exists (
+                select
+                from daybook.job as p
+                where p.job_id = j.after_job_id
+                    and p.state in ('scheduled', 'ready', 'active')
+            ))
+        order by j.priority desc, j.run_at, j.job_id
+        limit p_limit
+        for no key update skip locked
+    ),
+    claimed as (
+        update daybook.job as j
+        set state = 'active',
+            attempt = j.attempt + 1,
+            fence = j.fence + 1,
+            worker = p_worker,
+            lease_expires_at = claim_jobs.lease_expires_at
+        from best as b
+        where j.job_id = b.job_id
+        returning j.*
+    ),
+    started as (
+        insert into daybook.event (recorded_at, job_id, key_hash, kind, body)
+        select
+            v_now, c.job_id, c.key_hash, 'job.started',
+            daybook.job_body(
+                c,
+                daybook.member('worker', c.worker) || ',"lease_expires_at":"' || daybook.instant(c.lease_expires_at) || '"'
+            )
+        from claimed as c
+        order by c.priority desc, c.run_at, c.job_id
+    )
+    select
+        array_agg(c.job_id order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.fence order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.attempt::integer order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.attempt_budget::integer order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.type order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.payload::text order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.priority::integer order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.concurrency_key order by c.priority desc, c.run_at, c.job_id),
+        array_agg(to_json(c.tags)::text order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.deadline order by c.priority desc, c.run_at, c.job_id),
+        array_agg(c.execution_timeout_ms order by c.priority desc, c.run_at, c.job_id)
+    into job_ids, fences, attempts, attempt_budgets, types, payloads, priorities, concurrency_keys, tags, deadlines,
+        execution_timeout_ms
+    from claimed as c;
+end
+$$;
+
+grant execute on function daybook.claim_jobs to daybook_app;
