@@ -199,6 +199,7 @@ begin
             into v_binding
             from daybook.binding as b
             where b.key_hash = v_binding.key_hash
+                and b.alias_of is null
             for update;
             if found then
                 v_now := daybook.clock();
@@ -210,7 +211,11 @@ begin
         end if;
 
         v_now := daybook.clock();
-        if p_deadline <= v_now then
+        expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
+        -- A debounced job waits for its window, the others for the run time that was asked for.
+        v_run_at := coalesce(p_run_at, case p_mode when 'debounce' then enqueue.expires_at else v_now end);
+        if p_deadline <= greatest(v_now, v_run_at) then
+            expires_at := null;
             outcome := 'invalid';
             reason := 'deadline';
             return;
@@ -219,7 +224,6 @@ begin
         exit when p_mode is null;
 
         -- The unique key arbitrates. Who loses reads again in a new statement: in this one the winner's row is invisible.
-        expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
         if v_hashes is null then
             insert into daybook.binding (
                 key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest
@@ -257,7 +261,9 @@ begin
         -- The claim may have waited for another transaction to roll back: then its clock is that old.
         exit when daybook.clock() - v_now <= c_claim_age;
         v_now := daybook.clock();
-        if p_deadline <= v_now then
+        expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
+        v_run_at := coalesce(p_run_at, case p_mode when 'debounce' then enqueue.expires_at else v_now end);
+        if p_deadline <= greatest(v_now, v_run_at) then
             delete from daybook.binding as b
             where b.key_hash = any (coalesce(v_hashes, array[p_key_hash]));
             job_id := null;
@@ -266,7 +272,6 @@ begin
             reason := 'deadline';
             return;
         end if;
-        expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
         update daybook.binding as b
         set bound_at = v_now,
             expires_at = enqueue.expires_at
@@ -274,8 +279,6 @@ begin
         exit;
     end loop;
 
-    -- A debounced job waits for its window, the others for the run time that was asked for.
-    v_run_at := coalesce(p_run_at, case p_mode when 'debounce' then enqueue.expires_at else v_now end);
     insert into daybook.job (
         job_id, run_at, accepted_at, deadline, key_hash, after_job_id, execution_timeout_ms, retry_initial_ms,
         retry_max_ms, priority, attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload

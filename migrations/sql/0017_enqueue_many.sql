@@ -129,7 +129,9 @@ begin
                 case
                     when r.outcome is null
                         and (r.mode is null or r.twin = 1)
-                        and (r.deadline is null or r.deadline > v_now)
+                        and (r.deadline is null or r.deadline > greatest(v_now, r.run_at, case r.mode
+                            when 'debounce' then v_now + least(r.window_ms, r.max_wait_ms) * interval '1 millisecond'
+                        end))
                         and (r.key_hash is null or not exists (
                             select
                             from daybook.binding as b
@@ -209,19 +211,38 @@ begin
             );
         end if;
 
+        -- A debounced job waits for its window, the others for the run time that was asked for.
+        v_run_ats := array(
+            select coalesce(
+                i.run_at,
+                case i.mode when 'debounce' then v_now + i.bound_ms * interval '1 millisecond' else v_now end
+            )
+            from unnest(p_run_at, p_mode, v_bound_ms) with ordinality as i (run_at, mode, bound_ms, ordinal)
+            order by i.ordinal
+        );
+
         -- The claim may have waited for another transaction to roll back: then its clock is that old. A
         -- deadline that passed meanwhile gives its key back and is refused below.
         if daybook.clock() - v_now > c_claim_age then
             v_now := daybook.clock();
+            v_run_ats := array(
+                select coalesce(
+                    i.run_at,
+                    case i.mode when 'debounce' then v_now + i.bound_ms * interval '1 millisecond' else v_now end
+                )
+                from unnest(p_run_at, p_mode, v_bound_ms) with ordinality as i (run_at, mode, bound_ms, ordinal)
+                order by i.ordinal
+            );
             delete from daybook.binding as b
-            using unnest(v_job_ids, p_key_hash, p_other_hashes, p_deadline)
-                as i (job_id, key_hash, other_hashes, deadline)
-            where i.deadline <= v_now
+            using unnest(v_job_ids, p_key_hash, p_other_hashes, p_deadline, v_run_ats)
+                as i (job_id, key_hash, other_hashes, deadline, run_at)
+            where i.deadline <= greatest(v_now, i.run_at)
                 and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
                 and b.job_id = i.job_id;
             v_job_ids := array(
-                select case when i.deadline <= v_now then null else i.job_id end
-                from unnest(v_job_ids, p_deadline) with ordinality as i (job_id, deadline, ordinal)
+                select case when i.deadline <= greatest(v_now, i.run_at) then null else i.job_id end
+                from unnest(v_job_ids, p_deadline, v_run_ats) with ordinality
+                    as i (job_id, deadline, run_at, ordinal)
                 order by i.ordinal
             );
             update daybook.binding as b
@@ -233,16 +254,6 @@ begin
                 and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
                 and b.job_id = i.job_id;
         end if;
-
-        -- A debounced job waits for its window, the others for the run time that was asked for.
-        v_run_ats := array(
-            select coalesce(
-                i.run_at,
-                case i.mode when 'debounce' then v_now + i.bound_ms * interval '1 millisecond' else v_now end
-            )
-            from unnest(p_run_at, p_mode, v_bound_ms) with ordinality as i (run_at, mode, bound_ms, ordinal)
-            order by i.ordinal
-        );
 
         insert into daybook.job (
             job_id, run_at, accepted_at, deadline, key_hash, execution_timeout_ms, retry_initial_ms, retry_max_ms,
