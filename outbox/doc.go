@@ -1,0 +1,23 @@
+// Package outbox carries the ledger's events to whoever subscribes, through Watermill. It is the only package that
+// knows Watermill.
+//
+// A [Subscriber] is a Watermill message.Subscriber: durable consumer groups, in position order, at least once. There
+// is a topic for all events, [TopicAll], and one for each kind, see [Topic]. A message carries an event as a
+// CloudEvent in binary mode: the attributes as metadata, the body as payload; [NewMessage] documents each of them,
+// and [AttributesOf] reads them.
+//
+// A [Projector] runs projections on Watermill's Router in ranges of positions. It knows a projection only as a
+// [RangeHandler]; package projections has those.
+//
+// Delivery to a handler is at least once: after a crash, a nack or a deadline the same message comes again, with
+// the same UUID. A handler that must not do something twice remembers the UUID, or the position, in the
+// transaction in which it does it.
+//
+// # Traces
+//
+// A message has the traceparent of the enqueue that led to it. The handler decides whether its span continues that
+// trace or links to it:
+//
+//	ctx := propagation.TraceContext{}.Extract(msg.Context(), propagation.MapCarrier(msg.Metadata))
+//	ctx, span := tracer.Start(ctx, "send invoice", trace.WithSpanKind(trace.SpanKindConsumer))
+package outbox

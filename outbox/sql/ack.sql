@@ -1,0 +1,9 @@
+-- Compare and set: moves the cursor only from where the page began, in the epoch the page was read in.
+update daybook.cursor as c
+set position = $4::bigint,
+    updated_at = clock_timestamp()
+from daybook.meta as m
+where c.name = $1::text
+    and c.epoch = $2::bigint
+    and c.position = $3::bigint
+    and m.epoch = c.epoch

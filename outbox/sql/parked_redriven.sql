@@ -1,0 +1,6 @@
+-- It was published after all.
+update daybook.parked as p
+set redriven_at = clock_timestamp()
+where p.relay = $1::text
+    and p.position = $2::bigint
+    and p.redriven_at is null

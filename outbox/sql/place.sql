@@ -1,0 +1,7 @@
+-- Where the consumer group is, the epoch the ledger is in, and the last position given. A statement of its own, after
+-- the lock: the one that takes the lock has its snapshot from before, and would show where the group was.
+select m.epoch as ledger_epoch, c.epoch, c.position, s.position as head
+from daybook.cursor as c
+cross join daybook.meta as m
+cross join daybook.sequencer as s
+where c.name = $1::text

@@ -1,0 +1,152 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/daybook-go/daybook/ledger"
+)
+
+// ErrClosed is returned by Subscribe of a Subscriber that was closed.
+var ErrClosed = errors.New("daybook: the subscriber is closed")
+
+// Subscriber is a Watermill message.Subscriber (and message.SubscribeInitializer) of the ledger's events, for one
+// consumer group. It is safe for concurrent use.
+//
+// Messages of a subscription come one after another, in position order; the next when the last was acked. A message
+// that is nacked comes again, and what lies behind it waits.
+//
+// A handler that writes to the database does so in a transaction of its own. The one that watermill-sql puts into a
+// message's context is not for handlers: it is committed whatever becomes of the message, and a nacked message is
+// delivered again inside the same one.
+type Subscriber struct {
+	config Config
+	// db is the caller's pool for watermill-sql, which knows database/sql only.
+	db       *sql.DB
+	listener *listener
+	// slots keeps one connection of the pool free: a page being handled holds one, and its handler may need another.
+	slots chan struct{}
+
+	closing context.Context //nolint:containedctx // ends with the Subscriber, and every subscription with it
+	close   context.CancelFunc
+
+	mu            sync.Mutex
+	closed        bool
+	subscriptions sync.WaitGroup
+	failures      []error
+}
+
+// NewSubscriber checks the configuration. It does not touch the database; Subscribe does.
+func NewSubscriber(config Config) (*Subscriber, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	s := &Subscriber{
+		config: config,
+		db:     stdlib.OpenDBFromPool(config.Pool),
+		slots:  make(chan struct{}, config.Pool.Config().MaxConns-1),
+	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	if !config.PollOnly {
+		s.listener = newListener(config.Pool, config.RetryInterval, config.Logger)
+	}
+	return s, nil
+}
+
+// Subscribe returns the messages of a topic: [TopicAll], or [Topic] of a kind. It opens the group's cursor for that
+// topic and returns a [*ledger.EpochError] where the cursor belongs to another epoch than the ledger is in.
+//
+// The subscription ends when ctx does or the Subscriber is closed. Messages that were acked by then stay acked; one
+// that is being handled has its context cancelled, and comes again to whoever subscribes next. The subscription also
+// ends, with a log entry and [Subscriber.Err], when the ledger's epoch changes. In each case the channel is closed.
+func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	sub, err := s.newSubscription(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	// One subscriber of watermill-sql for each subscription: so each can be ended alone.
+	v3, err := watermillsql.NewSubscriber(beginner{DB: s.db, subscription: sub}, watermillsql.SubscriberConfig{
+		ConsumerGroup:  s.config.ConsumerGroup,
+		AckDeadline:    &s.config.AckDeadline,
+		ResendInterval: s.config.ResendInterval,
+		SchemaAdapter:  sub,
+		OffsetsAdapter: offsets{sub},
+		BackoffManager: sub,
+		// Nothing is created at run time: the migrations have done that.
+		InitializeSchema: false,
+	}, watermillLogger{s.config.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("daybook: subscribe to %s: %w", topic, err)
+	}
+	// A context that ends would take watermill-sql's transaction with it, and with that the messages of the page
+	// that were acked already. So it gets one that does not end, and is closed instead: then it acknowledges what
+	// was acked, and stops.
+	sub.start(ctx)
+	messages, err := v3.Subscribe(context.WithoutCancel(ctx), topic)
+	if err != nil {
+		sub.release()
+		return nil, fmt.Errorf("daybook: subscribe to %s: %w", topic, err)
+	}
+	s.subscriptions.Go(func() {
+		<-sub.ending.Done()
+		sub.finish(v3, messages)
+	})
+	return messages, nil
+}
+
+// SubscribeInitialize makes the group's cursor for a topic, where there is none, at Config.Start. Whoever begins
+// with [FromNow] calls it, or Subscribe, before the first event that matters.
+func (s *Subscriber) SubscribeInitialize(topic string) error {
+	_, err := s.openCursor(s.closing, topic)
+	return err
+}
+
+func (s *Subscriber) openCursor(ctx context.Context, topic string) (ledger.Cursor, error) {
+	start, err := s.config.Start.resolve(ctx, s.config.Pool)
+	if err != nil {
+		return ledger.Cursor{}, err
+	}
+	return ledger.OpenCursor(ctx, s.config.Pool, s.cursorName(topic), start)
+}
+
+func (s *Subscriber) cursorName(topic string) string { return s.config.ConsumerGroup + "/" + topic }
+
+// Close ends every subscription, and waits until their goroutines, their connections and the listening connection are
+// gone. The pool stays open: it is the caller's. A second Close does nothing but wait. It returns nil.
+func (s *Subscriber) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.close()
+	s.subscriptions.Wait()
+	if s.listener != nil {
+		s.listener.close()
+	}
+	return s.db.Close()
+}
+
+// Err returns why subscriptions have ended that nobody has ended, joined; nil where none has.
+func (s *Subscriber) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.failures...)
+}
+
+func (s *Subscriber) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = append(s.failures, err)
+}

@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybook-go/daybook/ledger"
+)
+
+// firstWait is how soon a reader looks again after it has found something.
+const firstWait = time.Millisecond
+
+// waiter is one reader's waiting between two looks: for a notification, for the poll timer, or for the end.
+//
+// The time between polls begins short and doubles up to the poll interval. So while events keep coming, each is
+// found within a millisecond or two of its commit, by whichever reader is first; and an idle ledger costs little.
+type waiter struct {
+	listener *listener // nil: polling only
+	wake     <-chan struct{}
+	leave    func()
+	longest  time.Duration
+	next     time.Duration
+}
+
+func newWaiter(l *listener, longest time.Duration) *waiter {
+	w := &waiter{listener: l, longest: longest, next: firstWait, leave: func() {}}
+	if l != nil {
+		w.wake, w.leave = l.register()
+	}
+	return w
+}
+
+// found says that the last look found something.
+func (w *waiter) found() { w.next = firstWait }
+
+// wait returns when there may be events beyond head, or when it is time to poll.
+func (w *waiter) wait(ctx context.Context, head ledger.Position) {
+	timer := time.NewTimer(w.next)
+	defer timer.Stop()
+	w.next = min(2*w.next, w.longest)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-w.wake:
+			// A reader that sequences hears of it itself, having read those events already.
+			if last := w.listener.last.Load(); last == 0 || ledger.Position(last) > head {
+				return
+			}
+		}
+	}
+}
+
+// pause waits for a fixed time, or for the end.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

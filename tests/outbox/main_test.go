@@ -1,0 +1,10 @@
+// Package outbox_test tests package outbox against PostgreSQL.
+package outbox_test
+
+import (
+	"testing"
+
+	"github.com/daybook-go/daybook/tests/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
