@@ -1,0 +1,69 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// Progress is how far something long has come.
+type Progress struct {
+	Done, Of int64
+	Percent  float64
+	// Rate is so many a second.
+	Rate float64
+	Left time.Duration
+}
+
+// lineEvery is the shortest time between two lines of a Meter that does not write to a terminal.
+const lineEvery = 5 * time.Second
+
+// Meter shows progress: a bar on a terminal, a line now and then elsewhere.
+type Meter struct {
+	out      io.Writer
+	about    string
+	bar      *progressbar.ProgressBar
+	terminal bool
+	last     time.Time
+}
+
+// NewMeter returns a Meter that writes to out.
+func NewMeter(out io.Writer, about string) *Meter {
+	file, ok := out.(*os.File)
+	return &Meter{out: out, about: about, terminal: ok && term.IsTerminal(int(file.Fd()))}
+}
+
+// Report shows how far it is. A failed write is no reason to end the work.
+func (m *Meter) Report(p Progress) {
+	if !m.terminal {
+		if p.Done < p.Of && time.Since(m.last) < lineEvery {
+			return
+		}
+		m.last = time.Now()
+		line := fmt.Sprintf("%s: %s of %s (%.0f %%)", m.about, Count(p.Done), Count(p.Of), p.Percent)
+		if p.Done < p.Of {
+			line += fmt.Sprintf(", %s/s, %s left", Count(int64(p.Rate)), Age(p.Left))
+		}
+		_, _ = fmt.Fprintln(m.out, line)
+		return
+	}
+	if m.bar == nil {
+		m.bar = progressbar.NewOptions64(p.Of, progressbar.OptionSetWriter(m.out), progressbar.OptionSetDescription(m.about),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("events"),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(false))
+	}
+	m.bar.ChangeMax64(p.Of)
+	_ = m.bar.Set64(p.Done)
+}
+
+// End leaves the line of the bar.
+func (m *Meter) End() {
+	if m.bar != nil {
+		_ = m.bar.Exit()
+		_, _ = fmt.Fprintln(m.out)
+	}
+}
