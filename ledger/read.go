@@ -36,10 +36,13 @@ func Read(ctx context.Context, db Querier, after Position, limit int, kinds ...K
 	if limit < 1 || limit > MaxPage {
 		return nil, after, fmt.Errorf("daybook: read: limit is %d, must be 1 to %d", limit, MaxPage)
 	}
-	if len(kinds) == 0 {
-		kinds = nil
+	// Plain strings, and null for none: in pgx's modes without a description of the statement, it cannot encode
+	// a slice of another type.
+	var texts []string
+	for _, kind := range kinds {
+		texts = append(texts, string(kind))
 	}
-	rows, err := db.Query(ctx, readSQL, int64(after), int64(limit), kinds)
+	rows, err := db.Query(ctx, readSQL, int64(after), int64(limit), texts)
 	if err != nil {
 		return nil, after, fmt.Errorf("daybook: read events after %d: %w", after, err)
 	}

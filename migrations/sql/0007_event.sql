@@ -18,10 +18,14 @@ create table daybook.event (
 );
 
 -- Who asks for one key's or one job's timeline is an operator, seldom; who inserts is every enqueue.
--- A bloom summary per 32 pages costs the insert nothing and lets the seldom question skip almost all pages.
+-- A bloom summary per 32 pages costs the insert nothing and lets the seldom question skip almost all pages. It is
+-- made for as many events as 32 pages hold of the smallest: a fuller one would let pages through in vain.
 create index event_timeline
     on daybook.event
-    using brin (key_hash bytea_bloom_ops, job_id uuid_bloom_ops)
+    using brin (
+        key_hash bytea_bloom_ops (n_distinct_per_range = 1500),
+        job_id uuid_bloom_ops (n_distinct_per_range = 1500)
+    )
     with (pages_per_range = 32, autosummarize = off);
 
 -- Place in the ledger: dense, assigned after commit.

@@ -1,0 +1,51 @@
+// Package projections keeps views of the ledger: tables that are filled from events, that operators read, and that can
+// be built anew at any time.
+//
+// A [Projection] is a name, a version, tables, and a [Fold]. A fold gets a transaction and a slice of events, nothing
+// else; it has nothing to publish with, so that building a view anew can never send anything.
+//
+//   - [Runner] folds what is new. A projection's rows and its cursor move in one transaction, by compare-and-set on
+//     the cursor, so that each event counts exactly once, also when two runners compete. [Group] reads the ledger once for
+//     several projections.
+//   - [Rebuild] fills shadow tables beside the live ones, from position 1, and swaps them in one short transaction.
+//   - [Verify] computes a projection anew and compares it with the live rows.
+//   - [Builtin] returns the views that Daybook brings along; [DecisionRates], [Keys] and [Conflicts] read them.
+//
+// # Why a fold names its tables without a schema
+//
+// The same fold, with the same statements, fills three sets of tables: the live ones, the shadow ones of a rebuild
+// (schema S_rebuild, where S is the schema of the live ones), and temporary ones for Verify. Which of them, the
+// runner says by pinning
+//
+//	set local search_path = pg_catalog, <that schema>, pg_temp
+//
+// inside the transaction, right before the fold and only for it. So a fold's SQL stays plain text that is never
+// assembled, and nothing else that a session's search_path holds is ever found: functions and operators are
+// PostgreSQL's own unless they are qualified, a temporary table never hides a live one, and a fold that reaches for a
+// table which is not its projection's fails in its first rebuild. Constraints and indexes have the same names in all
+// three.
+//
+// # Locks
+//
+// A runner locks its cursor first and its tables after, one projection after the other in the order of their names.
+// The swap of a rebuild does the same. Whoever applies several runners in one transaction does so in the order of
+// their names, too.
+//
+// # What a rebuild asks of the tables
+//
+// Plain tables with a primary key, of one owner, in one schema. What hangs on them is made anew for the shadow
+// tables: columns with defaults, constraints, indexes, storage options, comments, grants. SQL views on top of them
+// are redefined in the swap, since a view is bound to a table and not to its name. What cannot be carried over is
+// refused before anything is done: foreign keys, triggers, row security, inheritance and partitions, publications
+// that name the table, materialized views and functions bound to the table.
+//
+// Old tables stay in S_old until [DropOld]. The schemas daybook_rebuild and daybook_old are made by Daybook's
+// migrations; for tables in another schema, have a migration make its two, owned by the tables' owner.
+//
+// # Long readers
+//
+// The swap asks for its locks with a short timeout and tries again, so that a long reader of a view delays the swap and
+// not the readers behind it. A transaction at REPEATABLE READ or SERIALIZABLE that took its snapshot before the
+// rebuild was complete and turns to the view only after the swap sees the new tables as its snapshot has them:
+// incomplete. Such a reader takes an ACCESS SHARE lock on the view first, before its first query; [Verify] does.
+package projections

@@ -1,0 +1,35 @@
+-- Adds one batch, already one row per key. Within the batch, mode is null where no job was accepted, expires_at where
+-- nothing has set it, last_outcome where nothing was decided: then what the table has stays.
+--
+-- A job accepted in the batch begins a new binding: how the one before it ended goes, unless the new one has ended,
+-- too.
+insert into view_key as k (
+    key_hash, scope, key_preview, job_id, mode, accepted, replaced, non_replaceable, conflicts, first_decision_at,
+    last_decision_at, last_outcome, expires_at, ended_at, ended_as, first_position, last_position
+)
+select
+    i.key_hash, i.scope, i.key_preview, i.job_id, i.mode, i.accepted, i.replaced, i.non_replaceable, i.conflicts,
+    i.first_decision_at, i.last_decision_at, i.last_outcome, i.expires_at, i.ended_at, i.ended_as, i.first_position,
+    i.last_position
+from unnest(
+    $1::bytea[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[],
+    $9::bigint[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::timestamptz[], $14::timestamptz[],
+    $15::text[], $16::bigint[], $17::bigint[]
+) as i (
+    key_hash, scope, key_preview, job_id, mode, accepted, replaced, non_replaceable, conflicts, first_decision_at,
+    last_decision_at, last_outcome, expires_at, ended_at, ended_as, first_position, last_position
+)
+on conflict on constraint view_key_pkey do update
+set job_id = case when excluded.mode is null then coalesce(k.job_id, excluded.job_id) else excluded.job_id end,
+    mode = coalesce(excluded.mode, k.mode),
+    accepted = k.accepted + excluded.accepted,
+    replaced = k.replaced + excluded.replaced,
+    non_replaceable = k.non_replaceable + excluded.non_replaceable,
+    conflicts = k.conflicts + excluded.conflicts,
+    first_decision_at = coalesce(k.first_decision_at, excluded.first_decision_at),
+    last_decision_at = coalesce(excluded.last_decision_at, k.last_decision_at),
+    last_outcome = coalesce(excluded.last_outcome, k.last_outcome),
+    expires_at = coalesce(excluded.expires_at, k.expires_at),
+    ended_at = case when excluded.mode is null then coalesce(excluded.ended_at, k.ended_at) else excluded.ended_at end,
+    ended_as = case when excluded.mode is null then coalesce(excluded.ended_as, k.ended_as) else excluded.ended_as end,
+    last_position = excluded.last_position

@@ -1,0 +1,272 @@
+package projections
+
+import (
+	"context"
+	_ "embed" // the statements
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/daybook-go/daybook/ledger"
+)
+
+var (
+	//go:embed sql/cursor_lock.sql
+	cursorLockSQL string
+	//go:embed sql/cursor_swap.sql
+	cursorSwapSQL string
+	//go:embed sql/projection_rebuilt.sql
+	projectionRebuiltSQL string
+	//go:embed sql/lock_holders.sql
+	lockHoldersSQL string
+)
+
+// errBehind says that the live tables are further ahead than one batch.
+var errBehind = errors.New("the live tables are too far ahead")
+
+// swap puts the shadow tables in the place of the live ones. It waits for its locks only shortly, since whoever wants
+// to read meanwhile waits behind it, and tries again until its time is up.
+func (b *rebuild) swap(ctx context.Context) error {
+	deadline := time.Now().Add(b.config.SwapTimeout)
+	for wait := b.config.LockTimeout; ; wait = min(2*wait, 5*time.Second) {
+		err := b.trySwap(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errBehind):
+			wait = b.config.LockTimeout / 2
+		case !lockFailed(err):
+			return err
+		case time.Now().After(deadline):
+			return fmt.Errorf("the swap got no lock on the live tables within %v%s; call again to go on from here: %w",
+				b.config.SwapTimeout, b.holders(ctx), err)
+		default:
+			// Readers get a chance for at least as long as they were held up.
+			if err := sleep(ctx, wait+rand.N(wait)); err != nil {
+				return err
+			}
+		}
+		if err := b.fill(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// lockFailed reports whether an error is about a lock that another holds.
+func lockFailed(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == "55P03" || pgErr.Code == "40P01")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// holders says who holds the live tables, for an error's text.
+func (b *rebuild) holders(ctx context.Context) string {
+	type holder struct {
+		PID int32
+		Age *string
+	}
+	all, err := collect[holder](ctx, b.pool, "look for the holders", lockHoldersSQL, b.lane.Schema, b.lane.Tables)
+	if err != nil || len(all) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, h := range all {
+		text := "backend " + strconv.Itoa(int(h.PID))
+		if h.Age != nil {
+			text += ", in a transaction since " + *h.Age
+		}
+		texts = append(texts, text)
+	}
+	return " (held by " + strings.Join(texts, "; ") + ")"
+}
+
+func (b *rebuild) trySwap(ctx context.Context) error {
+	l := b.lane
+	at := l.at
+	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		milliseconds := strconv.FormatInt(b.config.LockTimeout.Milliseconds(), 10)
+		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, milliseconds); err != nil {
+			return fmt.Errorf("set lock_timeout: %w", err)
+		}
+		// The cursor first: a runner that waits here goes on with the new tables, from the new position.
+		live, err := lockCursor(ctx, tx, CursorName(l.Name), at)
+		if err != nil {
+			return err
+		}
+		// A live cursor of another epoch says nothing about this ledger.
+		behind := live.Epoch == at.Epoch && live.Position > at.Position
+		if behind && live.Position-at.Position > ledger.Position(b.config.BatchSize) {
+			return errBehind
+		}
+		from := at.Position
+		if behind {
+			at.Position = live.Position
+		}
+		if _, err := tx.Exec(ctx, cursorSwapSQL, CursorName(l.Name), at.Epoch, int64(at.Position)); err != nil {
+			return fmt.Errorf("move the live cursor: %w", err)
+		}
+		if _, err := tx.Exec(ctx, projectionRebuiltSQL, l.Name, l.Version); err != nil {
+			return fmt.Errorf("record the version: %w", err)
+		}
+		if _, err := tx.Exec(ctx, cursorDropSQL, rebuildCursors(l.Name)); err != nil {
+			return fmt.Errorf("drop the rebuild's cursor: %w", err)
+		}
+		// From here on as the owner of the tables, who need not have any right on cursors.
+		if err := b.foldRest(ctx, tx, from, at.Position); err != nil {
+			return err
+		}
+		return b.exchange(ctx, tx)
+	})
+	if err != nil {
+		return err
+	}
+	l.at = at
+	b.result.Swapped = true
+	if !b.config.DropOld {
+		b.result.OldSchema = oldSchema(l.Schema)
+	}
+	return nil
+}
+
+// lockCursor locks the live cursor; where there is none it makes one, so that a first runner waits, too.
+func lockCursor(ctx context.Context, tx pgx.Tx, name string, shadow ledger.Cursor) (ledger.Cursor, error) {
+	var stale *ledger.EpochError
+	if _, err := ledger.OpenCursor(ctx, tx, name, 0); err != nil && !errors.As(err, &stale) {
+		return ledger.Cursor{}, err
+	}
+	cursors, err := collect[ledger.Cursor](ctx, tx, "lock the live cursor", cursorLockSQL, name)
+	if err != nil {
+		return ledger.Cursor{}, err
+	}
+	if len(cursors) == 0 {
+		return ledger.Cursor{Epoch: shadow.Epoch}, nil
+	}
+	return cursors[0], nil
+}
+
+// foldRest folds what the live tables have and the shadow tables have not.
+func (b *rebuild) foldRest(ctx context.Context, tx pgx.Tx, from, through ledger.Position) error {
+	rest := *b.lane
+	rest.place.cursor = ""
+	var events []ledger.Event
+	if through > from {
+		var err error
+		events, _, err = ledger.Read(ctx, tx, from, int(through-from), rest.Kinds...)
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := rest.take(ctx, tx, through); err != nil {
+		return err
+	}
+	return rest.fold(ctx, tx, from, events)
+}
+
+// exchange moves the live tables to the schema of the old ones and the shadow tables to the schema of the live ones.
+func (b *rebuild) exchange(ctx context.Context, tx pgx.Tx) error {
+	l := b.lane
+	if err := clearPath(ctx, tx); err != nil {
+		return err
+	}
+	run := func(what, statement string) error {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	}
+	var live []string
+	for _, table := range l.Tables {
+		live = append(live, quoted(l.Schema, table))
+	}
+	// From here on readers wait.
+	if err := run("lock the live tables", "lock table "+strings.Join(live, ", ")+" in access exclusive mode"); err != nil {
+		return err
+	}
+	views, err := viewsOn(ctx, tx, l.Projection)
+	if err != nil {
+		return err
+	}
+	for _, table := range l.Tables {
+		if err := copyGrants(ctx, tx, l.Schema, table, l.place.schema); err != nil {
+			return err
+		}
+	}
+	if err := dropOld(ctx, tx, l.Projection, l.place.role); err != nil {
+		return err
+	}
+	for _, table := range l.Tables {
+		err := run("put a live table aside", "alter table "+quoted(l.Schema, table)+" set schema "+quoted(oldSchema(l.Schema)))
+		if err != nil {
+			return err
+		}
+		err = run("put a new table in place", "alter table "+quoted(l.place.schema, table)+" set schema "+quoted(l.Schema))
+		if err != nil {
+			return err
+		}
+	}
+	for _, view := range views {
+		if err := setRole(ctx, tx, view.Owner); err != nil {
+			return err
+		}
+		if err := run("redefine view "+view.Name, view.Statement); err != nil {
+			return err
+		}
+	}
+	if !b.config.DropOld {
+		return nil
+	}
+	return dropOld(ctx, tx, l.Projection, l.place.role)
+}
+
+// DropOld drops the tables that a projection had before its last rebuild. Where there are none it does nothing. It is
+// refused while a rebuild of the projection is under way, and needs the same role.
+func DropOld(ctx context.Context, pool *pgxpool.Pool, projection Projection) error {
+	projection, err := projection.checked()
+	if err != nil {
+		return err
+	}
+	unlock, err := lockProjection(ctx, pool, projection.Name)
+	if err != nil {
+		return atBoundary("drop the old tables of "+projection.Name, err)
+	}
+	defer unlock()
+	owner, err := checkTables(ctx, pool, projection)
+	if err != nil {
+		return atBoundary("drop the old tables of "+projection.Name, err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return dropOld(ctx, tx, projection, owner) })
+	if err != nil {
+		return atBoundary("drop the old tables of "+projection.Name, err)
+	}
+	return nil
+}
+
+func dropOld(ctx context.Context, tx pgx.Tx, p Projection, owner string) error {
+	if err := setRole(ctx, tx, owner); err != nil {
+		return err
+	}
+	for _, table := range p.Tables {
+		// Restrict: what somebody has built on an old table is not thrown away.
+		if _, err := tx.Exec(ctx, "drop table if exists "+quoted(oldSchema(p.Schema), table)+" restrict"); err != nil {
+			return fmt.Errorf("drop table %s.%s: %w", oldSchema(p.Schema), table, err)
+		}
+	}
+	return nil
+}
