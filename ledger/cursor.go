@@ -26,21 +26,11 @@ type Cursor struct {
 // runner has moved it. What the caller did from there must be rolled back.
 var ErrCursorMoved = errors.New("daybook: the cursor was moved by another runner")
 
-// EpochError says that a cursor belongs to another life of the ledger: the database was restored or rewound.
-type EpochError struct {
-	Name         string
-	Cursor       Cursor
-	CurrentEpoch int64
-}
-
-// Error names the cursor, both epochs, and what to run.
-func (e *EpochError) Error() string {
-	return fmt.Sprintf("daybook: cursor %q is at position %d of epoch %d, but the ledger is in epoch %d; run daybook doctor",
-		e.Name, e.Cursor.Position, e.Cursor.Epoch, e.CurrentEpoch)
-}
-
 // OpenCursor returns the cursor of that name; where there is none it makes one at start. It returns an
-// [*EpochError] where the cursor belongs to another epoch than the ledger is in.
+// [*EpochError] where the cursor belongs to another epoch than the ledger is in, and where the ledger is not where its
+// epoch began: after a restore nothing is read before somebody has decided what shall be.
+//
+// The first cursor that is opened in a ledger makes it known where the ledger is.
 func OpenCursor(ctx context.Context, db Querier, name string, start Position) (Cursor, error) {
 	// Two that open a new cursor at once: the one whose insert lost does not see the winner's row in the same
 	// statement, and finds it in the next.
@@ -50,19 +40,24 @@ func OpenCursor(ctx context.Context, db Querier, name string, start Position) (C
 			return Cursor{}, fmt.Errorf("daybook: open cursor %q: %w", name, err)
 		}
 		type row struct {
-			LedgerEpoch, Epoch int64
-			Position           Position
+			lifeRow
+			CursorEpoch    *int64
+			CursorPosition *Position
 		}
 		found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[row])
-		if errors.Is(err, pgx.ErrNoRows) {
-			continue
-		}
 		if err != nil {
 			return Cursor{}, fmt.Errorf("daybook: open cursor %q: %w", name, err)
 		}
-		cursor := Cursor{Epoch: found.Epoch, Position: found.Position}
-		if found.Epoch != found.LedgerEpoch {
-			return cursor, &EpochError{Name: name, Cursor: cursor, CurrentEpoch: found.LedgerEpoch}
+		cursor := Cursor{Epoch: orZero(found.CursorEpoch), Position: orZero(found.CursorPosition)}
+		epoch, err := found.check(name, cursor)
+		if err != nil {
+			return cursor, err
+		}
+		if found.CursorEpoch == nil {
+			continue
+		}
+		if cursor.Epoch != epoch {
+			return cursor, &EpochError{Name: name, Cursor: cursor, CurrentEpoch: epoch}
 		}
 		return cursor, nil
 	}

@@ -43,8 +43,11 @@ type KeyDigest string
 // Keys holds secrets and prints none of them.
 type Keys struct {
 	// The first hashes new bindings; under each of the others an existing binding is still found. A nil secret is
-	// plain SHA-256. An empty ring is plain SHA-256 alone.
-	ring *[][]byte
+	// plain SHA-256, and so is a nil ring.
+	//
+	// A function, not the slice: fmt follows a pointer to a slice where the verb does not fit, and prints the secrets;
+	// of a function it has only an address.
+	ring func() [][]byte
 }
 
 // NewHMACKeys returns Keys that bind under current and also find what was bound under any of the others. Each secret
@@ -65,17 +68,17 @@ func NewHMACKeys(current []byte, others ...[]byte) (Keys, error) {
 		}
 		ring = append(ring, slices.Clone(secret))
 	}
-	return Keys{ring: &ring}, nil
+	return Keys{ring: func() [][]byte { return ring }}, nil
 }
 
 // AlsoSHA256 returns the same ring with plain SHA-256 as one more of the others: for moving from the zero Keys
 // to a secret.
 func (k Keys) AlsoSHA256() Keys {
-	if k.ring == nil || slices.ContainsFunc(*k.ring, func(s []byte) bool { return s == nil }) {
+	if k.ring == nil || slices.ContainsFunc(k.ring(), func(s []byte) bool { return s == nil }) {
 		return k
 	}
-	ring := append(slices.Clone(*k.ring), nil)
-	return Keys{ring: &ring}
+	ring := append(slices.Clone(k.ring()), nil)
+	return Keys{ring: func() [][]byte { return ring }}
 }
 
 // Hash returns the hash of a key under the current secret, and its hashes under the others.
@@ -83,7 +86,7 @@ func (k Keys) Hash(scope string, key Key) (current KeyHash, others []KeyHash) {
 	if k.ring == nil {
 		return hash(nil, scope, key), nil
 	}
-	for i, secret := range *k.ring {
+	for i, secret := range k.ring() {
 		if i == 0 {
 			current = hash(secret, scope, key)
 			continue
@@ -116,7 +119,7 @@ func (k Keys) String() string {
 	if k.ring == nil {
 		return "SHA-256"
 	}
-	return fmt.Sprintf("HMAC-SHA-256 (%d secrets)", len(*k.ring))
+	return fmt.Sprintf("HMAC-SHA-256 (%d secrets)", len(k.ring()))
 }
 
 // GoString is String: %#v would print the secrets.

@@ -17,6 +17,10 @@ var (
 	statusCursorsSQL string
 	//go:embed sql/status_holder.sql
 	statusHolderSQL string
+	//go:embed sql/status_runners.sql
+	statusRunnersSQL string
+	//go:embed sql/status_parked.sql
+	statusParkedSQL string
 )
 
 // statusLimit is how many events a Status counts one by one before it goes by ids.
@@ -45,8 +49,13 @@ type Status struct {
 	Listeners int64
 	// Gaps are the ids below the head that may still appear.
 	Gaps Gaps
+	// Parked are the events that relays could not publish and have set aside, with those that wait behind them; Age is that
+	// of the first.
+	Parked Lag
 	// Cursors are the readers, consumer groups and projections alike, by name.
 	Cursors []CursorStatus
+	// Runners are those that have ever said that they are there, by name, the dead ones included.
+	Runners []RunnerStatus
 }
 
 // Lag is what lies between two places.
@@ -144,8 +153,42 @@ func readStatus(ctx context.Context, db Querier) (Status, error) {
 			return Status{}, err
 		}
 	}
+	if status.Parked, err = readParked(ctx, db); err != nil {
+		return Status{}, err
+	}
+	if status.Runners, err = readRunners(ctx, db); err != nil {
+		return Status{}, err
+	}
 	status.Cursors, err = readCursors(ctx, db, status)
 	return status, err
+}
+
+func readParked(ctx context.Context, db Querier) (Lag, error) {
+	rows, err := db.Query(ctx, statusParkedSQL)
+	if err != nil {
+		return Lag{}, err
+	}
+	return pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Lag, error) {
+		var parked Lag
+		var age *int64
+		err := row.Scan(&parked.Events, &age)
+		parked.Age = microseconds(age)
+		return parked, err
+	})
+}
+
+func readRunners(ctx context.Context, db Querier) ([]RunnerStatus, error) {
+	rows, err := db.Query(ctx, statusRunnersSQL)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (RunnerStatus, error) {
+		var r RunnerStatus
+		var age int64
+		err := row.Scan(&r.Name, &r.Kind, &r.Host, &r.PID, &age)
+		r.BeatAge = microseconds(&age)
+		return r, err
+	})
 }
 
 func readCursors(ctx context.Context, db Querier, status Status) ([]CursorStatus, error) {

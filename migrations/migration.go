@@ -43,6 +43,9 @@ func All() ([]Migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("daybook: migration %s does not begin with a number", name)
 		}
+		if len(all) > 0 && version <= all[len(all)-1].Version {
+			return nil, fmt.Errorf("daybook: migration %s has a number that is taken", name)
+		}
 		sum := sha256.Sum256(text)
 		all = append(all, Migration{Version: version, Name: title, SQL: string(text), Checksum: hex.EncodeToString(sum[:])})
 	}
@@ -57,7 +60,7 @@ func Hash() (string, error) {
 	}
 	sum := sha256.New()
 	for _, m := range all {
-		fmt.Fprintln(sum, m.Version, m.Name, m.Checksum)
+		_, _ = fmt.Fprintln(sum, m.Version, m.Name, m.Checksum) // a hash takes everything
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

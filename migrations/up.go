@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -61,7 +62,7 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 		}
 		for _, m := range pending {
 			if _, err := tx.Exec(ctx, m.SQL); err != nil {
-				return withHint(fmt.Errorf("migration %d (%s): %w", m.Version, m.Name, err))
+				return fmt.Errorf("migration %d (%s): %w", m.Version, m.Name, err)
 			}
 		}
 		// The history lies in the schema that the first migrations make, so it is written after them.
@@ -74,7 +75,7 @@ func Up(ctx context.Context, conn *pgx.Conn) (Result, error) {
 		return nil
 	})
 	if err != nil {
-		return Result{}, fmt.Errorf("daybook: migrate: %w", err)
+		return Result{}, fmt.Errorf("daybook: migrate: %w", withHint(err))
 	}
 	return result, nil
 }
@@ -150,12 +151,16 @@ func Print(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(w, "-- Daybook's migrations. Run them in one transaction.\n\n")
+	var script strings.Builder
+	script.WriteString("-- Daybook's migrations. Run them in one transaction.\n\n")
 	for _, m := range all {
-		fmt.Fprintf(w, "-- %04d %s\n\n%s\n", m.Version, m.Name, m.SQL)
+		fmt.Fprintf(&script, "-- %04d %s\n\n%s\n", m.Version, m.Name, m.SQL)
 	}
 	for _, m := range all {
-		fmt.Fprintf(w, "%s", recordSQL(m))
+		script.WriteString(recordSQL(m))
+	}
+	if _, err := io.WriteString(w, script.String()); err != nil {
+		return fmt.Errorf("daybook: print migrations: %w", err)
 	}
 	return nil
 }

@@ -4,11 +4,12 @@ set local role daybook_owner;
 -- after the lock that makes it true, and never from now(), which is the start of the caller's
 -- transaction. Tests replace this function to move time; nothing else may.
 --
--- It has no SET clause and no SECURITY DEFINER on purpose: so PL/pgSQL inlines it.
+-- It has no SET clause and no SECURITY DEFINER on purpose: so PL/pgSQL inlines it. Its body is bound when it is
+-- made, so that it means the same under any search_path.
 create function daybook.clock()
 returns timestamptz
 language sql
 volatile
-as 'select clock_timestamp()';
+return clock_timestamp();
 
 grant execute on function daybook.clock() to daybook_app, daybook_relay, daybook_operator;

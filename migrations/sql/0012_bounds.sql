@@ -94,6 +94,9 @@ as $$
             and (octet_length(p_other_hashes) = 0 or octet_length(p_other_hashes) % 32 <> 0) then 'key'
         when coalesce(octet_length(p_key_preview), 65) > 64 then 'key'
         when coalesce(octet_length(p_scope), 0) not between 1 and 256 then 'scope'
+        -- All that Unicode counts as white space.
+        when btrim(p_scope, e' \t\n\u000b\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
+                '\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000') = '' then 'scope'
         when coalesce(p_window_ms, 0) not between 1 and 31536000000
             then case p_mode when 'idempotency' then 'ttl' else 'window' end
         when p_mode <> 'debounce' then

@@ -26,7 +26,10 @@ language sql
 stable
 as $$
     select array_agg(f.field order by f.field collate "C")
-    from daybook.job as j
+    -- A job that is gone, purged since its binding was read, is like no request: never a reason to call two the same.
+    from (values (true)) as always (there)
+    left join daybook.job as j
+        on j.job_id = (p_binding).job_id
     cross join lateral (
         values
             ('type', j.type is distinct from p_type),
@@ -47,6 +50,5 @@ as $$
             ('window', case when (p_binding).mode <> 'idempotency' then (p_binding).window_ms end
                 is distinct from case when p_mode <> 'idempotency' then p_window_ms end)
     ) as f (field, differs)
-    where j.job_id = (p_binding).job_id
-        and f.differs
+    where f.differs
 $$;

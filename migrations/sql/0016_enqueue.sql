@@ -141,17 +141,28 @@ begin
         end if;
 
         if v_fields is not null then
-            -- Not appended means: known already, or the key has changed hands since the look. Only the latter
-            -- is another answer.
-            if not daybook.record_rejection(
-                    v_binding.key_hash, v_binding.job_id, 'conflict', p_type, p_queue, p_mode, v_fields,
-                    p_request_digest, p_traceparent)
-            then
-                perform
+            -- A refusal that is known already writes nothing, so it must not lock either.
+            perform
+            from daybook.rejection as r
+            join daybook.binding as b
+                on b.key_hash = r.key_hash
+                and b.job_id = v_binding.job_id
+            where r.key_hash = v_binding.key_hash
+                and r.request_digest = p_request_digest
+                and r.reason = 'conflict';
+            if not found then
+                -- Who waits here for another transaction may find the key in other hands afterwards, or expired.
+                select b.*
+                into v_binding
                 from daybook.binding as b
                 where b.key_hash = v_binding.key_hash
-                    and b.job_id = v_binding.job_id;
-                continue when not found;
+                    and b.job_id = v_binding.job_id
+                for no key update;
+                continue when not found or v_binding.expires_at <= daybook.clock();
+                perform daybook.record_rejection(
+                    v_binding.key_hash, v_binding.job_id, 'conflict', p_type, p_queue, p_mode, v_fields,
+                    p_request_digest, p_traceparent
+                );
             end if;
             job_id := v_binding.job_id;
             outcome := 'conflict_rejected';
@@ -204,6 +215,12 @@ begin
             if found then
                 v_now := daybook.clock();
                 if v_binding.expires_at <= v_now then
+                    -- Judged before anything is written: a refused request leaves nothing behind.
+                    if p_deadline <= v_now then
+                        outcome := 'invalid';
+                        reason := 'deadline';
+                        return;
+                    end if;
                     perform daybook.unbind(v_binding, 'binding.expired', null, null, v_now);
                 end if;
             end if;

@@ -11,7 +11,9 @@ set local role daybook_owner;
 -- usable, the conflicts are appended, nothing else is written, and every 'accepted' reads 'withdrawn'. A
 -- request that is invalid undoes the batch in any case, and appends nothing.
 --
--- Keys are taken in the order of their hashes, so that batches over the same keys never deadlock.
+-- Keys are taken in the order of their hashes, whatever is done with them, so that batches over the same keys never
+-- deadlock. That is why only the keys below the first one that is bound already are claimed at once: that one may have
+-- to be locked, and the rest has to come after it.
 create function daybook.enqueue_many(
     p_all_or_nothing       boolean,
     p_type                 text[],
@@ -62,7 +64,9 @@ declare
     v_now       timestamptz;
     -- By ordinal: the job of each request that is decided here, null for those that are not.
     v_job_ids   uuid[];
-    v_lost      uuid[];
+    -- The least hash of a key that is bound, and whose request is no plain replay.
+    v_first     bytea;
+    v_lost      integer;
     -- By ordinal: how long the key of each request is bound at first, null without a key.
     v_bound_ms  bigint[];
     v_run_ats   timestamptz[];
@@ -87,25 +91,34 @@ begin
         -- Look first: whoever repeats a batch gets its answers from one read, and writes nothing.
         v_now := daybook.clock();
         for v_result in
-            select i.ordinal, b.job_id, b.bound_at, b.expires_at, b.mode
-            from unnest(p_key_hash, p_mode, p_request_digest) with ordinality
-                as i (key_hash, mode, request_digest, ordinal)
+            select
+                i.ordinal, b.job_id, b.bound_at, b.expires_at, b.mode,
+                b.expires_at > v_now
+                    and b.mode = i.mode
+                    and b.mode <> 'debounce'
+                    and b.alias_of is null
+                    and b.request_digest = i.request_digest as replays,
+                (daybook.key_ring(i.key_hash, i.other_hashes))[1] as first_hash
+            from unnest(p_key_hash, p_other_hashes, p_mode, p_request_digest) with ordinality
+                as i (key_hash, other_hashes, mode, request_digest, ordinal)
             join daybook.binding as b
                 on b.key_hash = i.key_hash
-            where b.expires_at > v_now
-                and b.mode = i.mode
-                and b.mode <> 'debounce'
-                and b.alias_of is null
-                and b.request_digest = i.request_digest
         loop
+            if not v_result.replays then
+                v_first := least(v_first, v_result.first_hash);
+                continue;
+            end if;
             job_ids[v_result.ordinal] := v_result.job_id;
             outcomes[v_result.ordinal] := case v_result.mode when 'idempotency' then 'replayed' else 'coalesced' end;
             bound_ats[v_result.ordinal] := v_result.bound_at;
             expires_ats[v_result.ordinal] := v_result.expires_at;
         end loop;
+        if array_position(outcomes, null) is null then
+            return;
+        end if;
 
-        -- What can be decided here: a valid request, the first of its key in this batch, whose key is not bound
-        -- as far as can be seen. A payload that is not JSON would end this statement; then each request is
+        -- What can be decided here: a valid request, the first of its key in this batch, whose key may be claimed at
+        -- once. A payload that is not JSON would end this statement; then each request is
         -- judged by itself, below.
         begin
             v_now := daybook.clock();
@@ -132,11 +145,8 @@ begin
                         and (r.deadline is null or r.deadline > greatest(v_now, r.run_at, case r.mode
                             when 'debounce' then v_now + least(r.window_ms, r.max_wait_ms) * interval '1 millisecond'
                         end))
-                        and (r.key_hash is null or not exists (
-                            select
-                            from daybook.binding as b
-                            where b.key_hash = r.key_hash
-                        ))
+                        and (r.key_hash is null or v_first is null
+                            or v_first > all (daybook.key_ring(r.key_hash, r.other_hashes)))
                         and daybook.invalid_field(
                             r.type, octet_length(r.payload::jsonb::text), r.queue, r.priority, r.concurrency_key,
                             r.tags::text[], r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms,
@@ -155,61 +165,60 @@ begin
                 v_job_ids := array_fill(null::uuid, array[v_count]);
         end;
 
-        -- The claim, in key-hash order over the whole batch and, in a rotation, over all secrets of the ring.
-        with claim as materialized (
-            select i.job_id, h.key_hash, i.key_hash as current_hash, i.other_hashes, i.mode, i.scope, i.key_preview,
-                i.window_ms, i.bound_ms, i.run_at, i.request_digest
-            from unnest(
-                v_job_ids, p_key_hash, p_other_hashes, p_mode, p_scope, p_key_preview, p_window_ms, v_bound_ms,
-                p_run_at, p_request_digest
-            ) as i (
-                job_id, key_hash, other_hashes, mode, scope, key_preview, window_ms, bound_ms, run_at, request_digest
+        -- The claim, in key-hash order over the whole batch and, in a rotation, over all secrets of the ring. A key counts
+        -- as claimed only where all its rows are ours. Where one is lost all are given back, not just marked as such,
+        -- since whoever won it may wait for another of them; then they are taken one by one, below.
+        begin
+            with claim as materialized (
+                select i.job_id, h.key_hash, i.key_hash as current_hash, i.other_hashes, i.mode, i.scope, i.key_preview,
+                    i.window_ms, i.bound_ms, i.run_at, i.request_digest
+                from unnest(
+                    v_job_ids, p_key_hash, p_other_hashes, p_mode, p_scope, p_key_preview, p_window_ms, v_bound_ms,
+                    p_run_at, p_request_digest
+                ) as i (
+                    job_id, key_hash, other_hashes, mode, scope, key_preview, window_ms, bound_ms, run_at, request_digest
+                )
+                cross join lateral unnest(
+                    case
+                        when i.other_hashes is null then array[i.key_hash]
+                        else daybook.key_ring(i.key_hash, i.other_hashes)
+                    end
+                ) as h (key_hash)
+                where i.job_id is not null
+                    and i.key_hash is not null
+            ),
+            taken as (
+                insert into daybook.binding (
+                    key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest,
+                    alias_of, other_hashes
+                )
+                select
+                    c.key_hash, c.job_id, v_now, v_now + c.bound_ms * interval '1 millisecond', c.run_at, c.window_ms,
+                    c.mode, c.scope, c.key_preview, c.request_digest, nullif(c.current_hash, c.key_hash),
+                    case when c.key_hash = c.current_hash then c.other_hashes end
+                from claim as c
+                order by c.key_hash
+                on conflict on constraint binding_pkey do nothing
+                returning key_hash
             )
-            cross join lateral unnest(
-                case
-                    when i.other_hashes is null then array[i.key_hash]
-                    else daybook.key_ring(i.key_hash, i.other_hashes)
-                end
-            ) as h (key_hash)
-            where i.job_id is not null
-                and i.key_hash is not null
-        ),
-        taken as (
-            insert into daybook.binding (
-                key_hash, job_id, bound_at, expires_at, run_at, window_ms, mode, scope, key_preview, request_digest,
-                alias_of, other_hashes
-            )
-            select
-                c.key_hash, c.job_id, v_now, v_now + c.bound_ms * interval '1 millisecond', c.run_at, c.window_ms,
-                c.mode, c.scope, c.key_preview, c.request_digest, nullif(c.current_hash, c.key_hash),
-                case when c.key_hash = c.current_hash then c.other_hashes end
+            select count(*)
+            into v_lost
             from claim as c
-            order by c.key_hash
-            on conflict on constraint binding_pkey do nothing
-            returning key_hash
-        )
-        select array_agg(c.job_id)
-        into v_lost
-        from claim as c
-        where c.key_hash not in (
-            select t.key_hash
-            from taken as t
-        );
-
-        if v_lost is not null then
-            -- A key counts as claimed only where all its rows are ours; the others' rows decide, below.
-            delete from daybook.binding as b
-            using unnest(v_job_ids, p_key_hash, p_other_hashes) as i (job_id, key_hash, other_hashes)
-            where i.job_id = any (v_lost)
-                and i.other_hashes is not null
-                and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
-                and b.job_id = i.job_id;
-            v_job_ids := array(
-                select case when i.job_id = any (v_lost) then null else i.job_id end
-                from unnest(v_job_ids) with ordinality as i (job_id, ordinal)
-                order by i.ordinal
+            where c.key_hash not in (
+                select t.key_hash
+                from taken as t
             );
-        end if;
+            if v_lost > 0 then
+                raise sqlstate 'DB002';
+            end if;
+        exception
+            when sqlstate 'DB002' then
+                v_job_ids := array(
+                    select case when i.key_hash is null then i.job_id end
+                    from unnest(v_job_ids, p_key_hash) with ordinality as i (job_id, key_hash, ordinal)
+                    order by i.ordinal
+                );
+        end;
 
         -- A debounced job waits for its window, the others for the run time that was asked for.
         v_run_ats := array(
@@ -273,8 +282,10 @@ begin
         where i.job_id is not null
         order by i.ordinal;
 
-        -- The xid is there before the ids are drawn: see daybook.sequence.
-        v_xid := pg_current_xact_id();
+        -- The xid is there before the ids are drawn: see daybook.sequence. A batch of replays takes none.
+        if array_remove(v_job_ids, null) <> '{}' then
+            v_xid := pg_current_xact_id();
+        end if;
         insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
         select
             v_now, i.job_id, i.key_hash, 'enqueue.accepted', i.scope, i.key_preview,

@@ -60,6 +60,9 @@ begin
         select r.reason
         into reason
         from daybook.rejection as r
+        join daybook.binding as b
+            on b.key_hash = r.key_hash
+            and b.job_id = (p_binding).job_id
         where r.key_hash = (p_binding).key_hash
             and r.request_digest = p_request_digest
             and r.reason <> 'conflict'
@@ -94,7 +97,17 @@ begin
     into v_job
     from daybook.job as j
     where j.job_id = v_binding.job_id
+        and j.state in ('scheduled', 'ready')
+        and j.attempt = 0
     for no key update;
+    if not found then
+        -- It has begun, or is gone, and nothing changes that back. It must not be locked: a worker locks several jobs
+        -- in the order of their ids, a batch of requests comes to them in the order of their keys.
+        select j.*
+        into v_job
+        from daybook.job as j
+        where j.job_id = v_binding.job_id;
+    end if;
     v_now := daybook.clock();
 
     bound_at := v_binding.bound_at;
@@ -173,6 +186,14 @@ begin
     end if;
 
     if reason is null or (p_follow_up and v_binding.mode = 'debounce') then
+        -- Judged before anything is written: a refused request leaves nothing behind.
+        if p_deadline <= greatest(v_now, coalesce(
+                p_run_at, v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond'))
+        then
+            outcome := 'invalid';
+            reason := 'deadline';
+            return;
+        end if;
         -- The key goes to a new job. With a follow-up that one waits for the retained job, where that still lives.
         if p_follow_up and v_binding.mode = 'debounce' and v_job.state in ('scheduled', 'ready', 'active') then
             after_job_id := v_job.job_id;

@@ -71,6 +71,16 @@ begin
         perform daybook.append_job_event(v_job, 'job.cancelled', v_now, ',"reason":"deadline"');
     end loop;
 
+    -- A worker that asks in vain leaves nothing behind, not even an xid.
+    perform
+    from daybook.job as j
+    where j.queue = p_queue
+        and j.state = 'ready'
+    limit 1;
+    if not found then
+        return;
+    end if;
+
     v_xid := pg_current_xact_id();
     with best as materialized (
         select j.job_id

@@ -12,9 +12,8 @@ volatile
 security definer
 set search_path = pg_catalog, daybook, pg_temp
 set jit = off
+set enable_seqscan = off
 as $$
-declare
-    v_held uuid[];
 begin
     perform
     from daybook.job as j
@@ -29,16 +28,14 @@ begin
         where j.job_id = i.job_id
             and j.fence = i.fence
             and j.state = 'active'
-        returning j.job_id
+        returning j.job_id, j.fence
     )
-    select array_agg(b.job_id)
-    into v_held
-    from beat as b;
-    held := array(
-        select coalesce(i.job_id = any (v_held), false)
-        from unnest(p_job_ids) with ordinality as i (job_id, ordinal)
-        order by i.ordinal
-    );
+    select array_agg(b.job_id is not null order by i.ordinal)
+    into held
+    from unnest(p_job_ids, p_fences) with ordinality as i (job_id, fence, ordinal)
+    left join beat as b
+        on b.job_id = i.job_id
+        and b.fence = i.fence;
 end
 $$;
 
@@ -54,7 +51,7 @@ set enable_seqscan = off
 as $$
 declare
     v_now  timestamptz;
-    v_done uuid[];
+    v_done boolean[];
     v_xid  xid8;
 begin
     perform
@@ -80,14 +77,13 @@ begin
         select v_now, d.job_id, d.key_hash, 'job.succeeded', daybook.job_body(d, null)
         from done as d
     )
-    select array_agg(d.job_id)
+    select array_agg(d.job_id is not null order by i.ordinal)
     into v_done
-    from done as d;
-    return array(
-        select coalesce(i.job_id = any (v_done), false)
-        from unnest(p_job_ids) with ordinality as i (job_id, ordinal)
-        order by i.ordinal
-    );
+    from unnest(p_job_ids, p_fences) with ordinality as i (job_id, fence, ordinal)
+    left join done as d
+        on d.job_id = i.job_id
+        and d.fence = i.fence;
+    return v_done;
 end
 $$;
 
