@@ -28,7 +28,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []EnqueueOptions) ([]E
 	if q.pool == nil {
 		return nil, errNoPool
 	}
-	return q.decideMany(ctx, q.pool, true, true, requests)
+	return q.decideMany(ctx, poolTx{q.pool}, true, true, requests)
 }
 
 // EnqueueManyTx is [Queue.EnqueueMany] in the caller's transaction, which stays usable after a conflict or an invalid
@@ -42,7 +42,7 @@ func (q *Queue) DecideMany(ctx context.Context, requests []EnqueueOptions) ([]En
 	if q.pool == nil {
 		return nil, errNoPool
 	}
-	return q.decideMany(ctx, q.pool, true, false, requests)
+	return q.decideMany(ctx, poolTx{q.pool}, true, false, requests)
 }
 
 // DecideManyTx is [Queue.DecideMany] in the caller's transaction.

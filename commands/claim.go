@@ -92,7 +92,7 @@ func (q *Queue) ClaimJobs(ctx context.Context, options ClaimOptions) ([]ClaimedJ
 		timeouts              []*int64
 		leaseExpiresAt        time.Time
 	)
-	err := q.pool.QueryRow(ctx, claimJobsSQL, queue, worker, limit, lease).Scan(
+	err := poolTx{q.pool}.QueryRow(ctx, claimJobsSQL, queue, worker, limit, lease).Scan(
 		&ids, &fences, &attempts, &budgets, &types, &payloads, &priorities, &concurrencyKeys, &tags, &deadlines,
 		&timeouts, &leaseExpiresAt)
 	if err != nil {
@@ -141,7 +141,7 @@ func (q *Queue) HeartbeatJobs(ctx context.Context, lease time.Duration, claims .
 		return nil, time.Time{}, c.err
 	}
 	ids, fences := split(claims)
-	if err := q.pool.QueryRow(ctx, heartbeatJobsSQL, ids, fences, ms).Scan(&held, &until); err != nil {
+	if err := (poolTx{q.pool}).QueryRow(ctx, heartbeatJobsSQL, ids, fences, ms).Scan(&held, &until); err != nil {
 		return nil, time.Time{}, newCallError("heartbeat jobs", true, err)
 	}
 	return held, until.UTC(), nil

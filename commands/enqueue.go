@@ -49,7 +49,7 @@ func (q *Queue) Decide(ctx context.Context, options EnqueueOptions) (EnqueueResu
 	if q.pool == nil {
 		return EnqueueResult{}, errNoPool
 	}
-	return q.decide(ctx, q.pool, true, options)
+	return q.decide(ctx, poolTx{q.pool}, true, options)
 }
 
 // DecideTx is [Queue.Decide] in the caller's transaction.

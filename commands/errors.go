@@ -115,23 +115,26 @@ func (e *CallError) Error() string { return fmt.Sprintf("daybook: %s: %v", e.Op,
 func (e *CallError) Unwrap() error { return e.err }
 
 // newCallError wraps what pgx returned. Where PostgreSQL itself answered with an error it has rolled back; where
-// nothing was sent nothing has happened. In between the outcome of an own transaction is unknown.
+// nothing was sent nothing has happened. In between the outcome of an own transaction is unknown, and so it is where the
+// server ended the connection: a backend can be terminated between its commit and its answer.
 func newCallError(op string, own bool, err error) error {
 	var pgErr *pgconn.PgError
 	var connectErr *pgconn.ConnectError
-	answered := errors.As(err, &pgErr) || errors.As(err, &connectErr) || pgconn.SafeToRetry(err)
-	return &CallError{Op: op, Unknown: own && !answered, err: err}
+	answered := errors.As(err, &pgErr) && pgErr.SeverityUnlocalized == "ERROR"
+	nothingSent := errors.As(err, &connectErr) || pgconn.SafeToRetry(err)
+	return &CallError{Op: op, Unknown: own && !answered && !nothingSent, err: err}
 }
 
 // Retryable reports whether the transaction lost a race (40001, 40P01) or waited too long for a lock (55P03). It must
 // be rolled back and may be run again from its beginning; repeating the single call in the same transaction cannot
 // succeed.
 func Retryable(err error) bool {
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
+	// Of pgx's errors and of lib/pq's: a caller's transaction may be any driver's.
+	var failure interface{ SQLState() string }
+	if !errors.As(err, &failure) {
 		return false
 	}
-	switch pgErr.Code {
+	switch failure.SQLState() {
 	case "40001", "40P01", "55P03":
 		return true
 	}

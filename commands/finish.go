@@ -26,7 +26,7 @@ func (q *Queue) CompleteJobs(ctx context.Context, claims ...Claim) ([]bool, erro
 	if q.pool == nil {
 		return nil, errNoPool
 	}
-	return q.completeJobs(ctx, q.pool, true, claims)
+	return q.completeJobs(ctx, poolTx{q.pool}, true, claims)
 }
 
 // CompleteJobsTx is [Queue.CompleteJobs] in the caller's transaction: what the job did and that it is done commit
@@ -64,7 +64,7 @@ func (q *Queue) FailJob(ctx context.Context, claim Claim, text string) (Failure,
 	if q.pool == nil {
 		return Failure{}, errNoPool
 	}
-	return q.failJob(ctx, q.pool, true, claim, text)
+	return q.failJob(ctx, poolTx{q.pool}, true, claim, text)
 }
 
 // FailJobTx is [Queue.FailJob] in the caller's transaction.
@@ -102,7 +102,7 @@ func (q *Queue) ExpireLeases(ctx context.Context, limit int) (int, error) {
 		return 0, c.err
 	}
 	var expired int
-	if err := q.pool.QueryRow(ctx, expireLeasesSQL, n).Scan(&expired); err != nil {
+	if err := (poolTx{q.pool}).QueryRow(ctx, expireLeasesSQL, n).Scan(&expired); err != nil {
 		return 0, newCallError("expire leases", true, err)
 	}
 	return expired, nil

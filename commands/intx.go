@@ -55,7 +55,7 @@ func (q *Queue) RecordRejection(ctx context.Context, err error) error {
 		}
 		r := conflict.rejection
 		var appended bool
-		err := q.pool.QueryRow(ctx, recordRejectionSQL,
+		err := poolTx{q.pool}.QueryRow(ctx, recordRejectionSQL,
 			r.keyHash[:], r.jobID, r.reason, r.typ, r.queue, r.mode, r.fields, r.digest[:], r.traceparent,
 		).Scan(&appended)
 		if err != nil {

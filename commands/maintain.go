@@ -60,7 +60,7 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 	}
 	for {
 		var n int
-		if err := q.pool.QueryRow(ctx, expireBindingsSQL, batch).Scan(&n); err != nil {
+		if err := (poolTx{q.pool}).QueryRow(ctx, expireBindingsSQL, batch).Scan(&n); err != nil {
 			return done, newCallError("expire bindings", true, err)
 		}
 		done.ExpiredBindings += n
@@ -74,7 +74,7 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 	)
 	for {
 		var pruned, looked int
-		err := q.pool.QueryRow(ctx, pruneJobsSQL, retention.Milliseconds(), lastFinished, lastJob, batch).
+		err := poolTx{q.pool}.QueryRow(ctx, pruneJobsSQL, retention.Milliseconds(), lastFinished, lastJob, batch).
 			Scan(&pruned, &looked, &lastFinished, &lastJob)
 		if err != nil {
 			return done, newCallError("prune jobs", true, err)

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -10,6 +11,9 @@ const (
 	maxIntegerDigits  = 131072
 	maxFractionDigits = 16383
 )
+
+// maxExponent is beyond what PostgreSQL reads, also where the number would be small: it refuses 0e2000000000.
+const maxExponent = math.MaxInt32 / 2
 
 // errNumber is the problem of a number that PostgreSQL cannot store.
 const errNumber = payloadError("holds a number beyond what PostgreSQL's numeric holds")
@@ -24,7 +28,7 @@ func appendNumber(out []byte, text string) ([]byte, int64, error) {
 	if hasExponent {
 		var err error
 		exponent, err = strconv.Atoi(exponentText)
-		if err != nil || exponent > maxIntegerDigits || exponent < -maxFractionDigits-len(integer)-len(fraction) {
+		if err != nil || exponent >= maxExponent || exponent <= -maxExponent {
 			return nil, 0, errNumber
 		}
 	}

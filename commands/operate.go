@@ -59,7 +59,7 @@ func (q *Queue) CancelJob(ctx context.Context, jobID uuid.UUID, act Act) error {
 	if q.pool == nil {
 		return errNoPool
 	}
-	return q.operate(ctx, q.pool, true, "cancel job", cancelJobSQL, jobID, act)
+	return q.operate(ctx, poolTx{q.pool}, true, "cancel job", cancelJobSQL, jobID, act)
 }
 
 // CancelJobTx is [Queue.CancelJob] in the caller's transaction.
@@ -74,7 +74,7 @@ func (q *Queue) RunJobNow(ctx context.Context, jobID uuid.UUID, act Act) error {
 	if q.pool == nil {
 		return errNoPool
 	}
-	return q.operate(ctx, q.pool, true, "run job now", runJobNowSQL, jobID, act)
+	return q.operate(ctx, poolTx{q.pool}, true, "run job now", runJobNowSQL, jobID, act)
 }
 
 // RunJobNowTx is [Queue.RunJobNow] in the caller's transaction.
@@ -111,7 +111,7 @@ func (q *Queue) ReleaseKey(ctx context.Context, scope string, digest ledger.KeyD
 	if q.pool == nil {
 		return uuid.Nil, errNoPool
 	}
-	return q.releaseKey(ctx, q.pool, true, scope, digest, act)
+	return q.releaseKey(ctx, poolTx{q.pool}, true, scope, digest, act)
 }
 
 // ReleaseKeyTx is [Queue.ReleaseKey] in the caller's transaction.

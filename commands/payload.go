@@ -37,7 +37,7 @@ func newPayload(value any, maxBytes int) (p payload, problem string) {
 	if err == nil {
 		_, err = c.decoder.ReadToken()
 		if err == nil {
-			err = errors.New("is followed by something else")
+			err = payloadError("is followed by something else")
 		} else if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -55,23 +55,33 @@ func newPayload(value any, maxBytes int) (p payload, problem string) {
 // replace.
 func marshalPayload(value any) (raw []byte, problem string) {
 	switch v := value.(type) {
-	case nil:
-		return []byte("null"), ""
 	case json.RawMessage:
-		return v, ""
+		if v != nil {
+			return v, ""
+		}
 	case jsontext.Value:
-		return v, ""
+		if v != nil {
+			return v, ""
+		}
 	}
-	raw, err := jsonv2.Marshal(value, jsonv1.DefaultOptionsV1(), jsontext.AllowInvalidUTF8(false))
+	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, payloadProblem(err)
+	}
+	// It writes what is no UTF-8 as this escape, and the character U+FFFD as it is. Raw JSON inside the value may hold
+	// the escape too, so that a stricter marshaller must tell; its output is not used, because to it a json.Number is a string.
+	if bytes.Contains(raw, []byte(`\ufffd`)) {
+		_, err := jsonv2.Marshal(value, jsonv1.DefaultOptionsV1(), jsontext.AllowInvalidUTF8(false))
+		if err != nil && strings.Contains(err.Error(), "UTF-8") {
+			return nil, "is not valid UTF-8"
+		}
 	}
 	return raw, ""
 }
 
 // payloadProblem says what is wrong with a payload without quoting any of it: a parser's error may.
 func payloadProblem(err error) string {
-	if problem := (payloadError("")); errors.As(err, &problem) {
+	if problem := payloadError(""); errors.As(err, &problem) {
 		return string(problem)
 	}
 	var syntactic *jsontext.SyntacticError

@@ -59,7 +59,7 @@ func (q *Queue) Purge(ctx context.Context, queue string, act Act, requestID stri
 			finished *bool
 			fields   []string
 		)
-		err := q.pool.QueryRow(ctx, purgeJobsSQL, queue, act.Actor, act.Reason, requestID, purgeBatch).
+		err := poolTx{q.pool}.QueryRow(ctx, purgeJobsSQL, queue, act.Actor, act.Reason, requestID, purgeBatch).
 			Scan(&outcome, &total, &finished, &fields)
 		if err != nil {
 			return purged, newCallError("purge", true, err)

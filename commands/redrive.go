@@ -51,7 +51,7 @@ func (q *Queue) RedriveJob(ctx context.Context, jobID uuid.UUID, act Act, reques
 	if q.pool == nil {
 		return uuid.Nil, "", errNoPool
 	}
-	return q.redriveJob(ctx, q.pool, true, jobID, act, requestID)
+	return q.redriveJob(ctx, poolTx{q.pool}, true, jobID, act, requestID)
 }
 
 // RedriveJobTx is [Queue.RedriveJob] in the caller's transaction.
@@ -153,7 +153,7 @@ func (q *Queue) RedriveJobs(ctx context.Context, options RedriveOptions, act Act
 		lastFinished *time.Time
 		lastJob      *uuid.UUID
 	)
-	err := q.pool.QueryRow(ctx, failedJobsSQL, queue, typ, before, afterTime, afterJob, limit).
+	err := poolTx{q.pool}.QueryRow(ctx, failedJobsSQL, queue, typ, before, afterTime, afterJob, limit).
 		Scan(&ids, &lastFinished, &lastJob)
 	if err != nil {
 		return nil, nil, newCallError("list failed jobs", true, err)

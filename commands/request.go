@@ -57,7 +57,7 @@ func newRequest(ordinal int, o EnqueueOptions, keys ledger.Keys, showPreviews bo
 		r.retryKind = &curve.kind
 		r.retryInitialMS = c.duration("retry_policy", curve.initial, 0)
 		r.retryMaxMS = c.duration("retry_policy", curve.max, 0)
-		if curve.max < curve.initial {
+		if *r.retryMaxMS < *r.retryInitialMS {
 			c.refuse("retry_policy", "has a max delay below its initial delay")
 		}
 	}

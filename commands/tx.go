@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -69,12 +70,42 @@ type sqlRow struct {
 	types *pgtype.Map
 }
 
+// Scan leaves single values to database/sql, which knows how, and reads arrays, which it does not know, from their text.
 func (r sqlRow) Scan(dest ...any) error {
 	wrapped := make([]any, len(dest))
 	for i, d := range dest {
-		wrapped[i] = r.types.SQLScanner(d)
+		wrapped[i] = d
+		switch d.(type) {
+		case *[]string, *[]*string:
+			wrapped[i] = &sqlArray{pgtype.TextArrayOID, d, r.types}
+		case *[]*uuid.UUID:
+			wrapped[i] = &sqlArray{pgtype.UUIDArrayOID, d, r.types}
+		case *[]*time.Time:
+			wrapped[i] = &sqlArray{pgtype.TimestamptzArrayOID, d, r.types}
+		}
 	}
 	return r.row.Scan(wrapped...)
+}
+
+type sqlArray struct {
+	oid   uint32
+	dest  any
+	types *pgtype.Map
+}
+
+// Scan implements sql.Scanner.
+func (a *sqlArray) Scan(source any) error {
+	var text []byte
+	switch source := source.(type) {
+	case nil:
+	case string:
+		text = []byte(source)
+	case []byte:
+		text = source
+	default:
+		return fmt.Errorf("the driver gives a %T for an array", source)
+	}
+	return a.types.Scan(a.oid, pgtype.TextFormatCode, text, a.dest)
 }
 
 type failedRow struct{ err error }
