@@ -68,7 +68,7 @@ func (q *Queue) decideMany(ctx context.Context, tx Tx, own, allOrNothing bool, o
 	defer func() { call.end(err, told...) }()
 
 	var rows answers
-	err = tx.QueryRow(call.ctx, enqueueManySQL, newColumns(requests).arguments(allOrNothing, call.traceparent)...).
+	err = tx.QueryRow(call.ctx, enqueueManySQL, newColumns(requests, call.traceparent).arguments(allOrNothing, call.traceparent)...).
 		Scan(&rows.jobIDs, &rows.outcomes, &rows.reasons, &rows.boundAts, &rows.expiresAts, &rows.details)
 	if err != nil {
 		return nil, newCallError("enqueue many", own, err)
@@ -91,7 +91,7 @@ func (q *Queue) decideMany(ctx context.Context, tx Tx, own, allOrNothing bool, o
 
 // columns are the requests of a batch as PostgreSQL takes them: an array for each field.
 type columns struct {
-	types, payloads, queues                                []string
+	types, payloads, queues, members                       []string
 	priorities, attemptBudgets                             []int32
 	concurrencyKeys, tags, retryKinds                      []*string
 	retryInitials, retryMaxes, timeouts, windows, maxWaits []*int64
@@ -101,7 +101,7 @@ type columns struct {
 	keyHashes, otherHashes, digests                        [][]byte
 }
 
-func newColumns(requests []*request) *columns {
+func newColumns(requests []*request, traceparent *string) *columns {
 	c := &columns{}
 	for _, r := range requests {
 		c.types = append(c.types, r.typ)
@@ -127,6 +127,7 @@ func newColumns(requests []*request) *columns {
 		c.schedules = append(c.schedules, r.schedule)
 		c.followUps = append(c.followUps, r.followUp)
 		c.digests = append(c.digests, r.digest[:])
+		c.members = append(c.members, r.members(traceparent))
 	}
 	return c
 }
@@ -136,7 +137,7 @@ func (c *columns) arguments(allOrNothing bool, traceparent *string) []any {
 		allOrNothing, c.types, c.payloads, c.queues, c.priorities, c.concurrencyKeys, c.tags, c.attemptBudgets,
 		c.retryKinds, c.retryInitials, c.retryMaxes, c.runAts, c.deadlines, c.timeouts, c.modes, c.scopes,
 		c.keyHashes, c.otherHashes, c.keyPreviews, c.windows, c.maxWaits, c.schedules, c.followUps, c.digests,
-		traceparent,
+		traceparent, c.members,
 	}
 }
 

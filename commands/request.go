@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybook-go/daybook/ledger"
 )
@@ -199,6 +202,70 @@ func appendInstant(in []byte, t *time.Time) []byte {
 	}
 	micros := t.UnixMicro()
 	return appendInt(in, &micros)
+}
+
+// members renders what the request asked for as members of its event's body, as daybook.request_members does for
+// whoever calls the functions directly.
+func (r *request) members(traceparent *string) string {
+	out := make([]byte, 0, 512)
+	text := func(name string, value *string) {
+		if value == nil {
+			return
+		}
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '"')
+		out = append(out, name...)
+		out = append(out, `":`...)
+		// Every text of a request is valid UTF-8 by now, and only that could fail.
+		out, _ = jsontext.AppendQuote(out, *value)
+	}
+	number := func(name string, value *int64) {
+		if value != nil {
+			out = append(out, `,"`...)
+			out = append(out, name...)
+			out = append(out, `":`...)
+			out = strconv.AppendInt(out, *value, 10)
+		}
+	}
+	priority, budget, digest := int64(r.priority), int64(r.attemptBudget), r.digest.String()
+	text("type", &r.typ)
+	text("queue", &r.queue)
+	number("priority", &priority)
+	number("attempt_budget", &budget)
+	text("request_digest", &digest)
+	text("concurrency_key", r.concurrencyKey)
+	for i, tag := range r.tags {
+		if i == 0 {
+			out = append(out, `,"tags":[`...)
+		} else {
+			out = append(out, ',')
+		}
+		out, _ = jsontext.AppendQuote(out, tag)
+	}
+	if r.tags != nil {
+		out = append(out, ']')
+	}
+	if r.retryKind != nil {
+		out = fmt.Appendf(out, `,"retry_policy":{"kind":"%s","initial_ms":%d,"max_ms":%d}`, *r.retryKind, *r.retryInitialMS, *r.retryMaxMS)
+	}
+	if r.deadline != nil {
+		out = append(out, `,"deadline":"`...)
+		out = r.deadline.AppendFormat(out, "2006-01-02T15:04:05.000000Z")
+		out = append(out, '"')
+	}
+	number("execution_timeout_ms", r.executionTimeout)
+	text("mode", r.mode)
+	text("scope", r.scope)
+	if r.keyHash != nil {
+		keyDigest := string(ledger.KeyHash(r.keyHash).Digest())
+		text("key_digest", &keyDigest)
+	}
+	text("key_preview", r.keyPreview)
+	number("window_ms", r.windowMS)
+	text("traceparent", traceparent)
+	return string(out)
 }
 
 // checker keeps the first problem that it is told of.

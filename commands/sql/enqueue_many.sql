@@ -4,5 +4,5 @@ from daybook.enqueue_many(
     $1::boolean, $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::integer[], $9::text[],
     $10::bigint[], $11::bigint[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $16::text[],
     $17::bytea[], $18::bytea[], $19::text[], $20::bigint[], $21::bigint[], $22::text[], $23::boolean[], $24::bytea[],
-    $25::text
+    $25::text, $26::text[]
 ) as d

@@ -28,8 +28,7 @@ create table daybook.job (
     last_error           text,
     tags                 text[],
     payload              jsonb       not null,
-    constraint job_pkey primary key (job_id),
-    constraint job_state_known check (state in ('scheduled', 'ready', 'active', 'succeeded', 'failed', 'cancelled'))
+    constraint job_pkey primary key (job_id)
 )
 with (fillfactor = 90);
 

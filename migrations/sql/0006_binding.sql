@@ -19,8 +19,7 @@ create table daybook.binding (
     request_digest bytea       not null,
     alias_of       bytea,
     other_hashes   bytea,
-    constraint binding_pkey primary key (key_hash),
-    constraint binding_key_hash_bytes check (octet_length(key_hash) = 32)
+    constraint binding_pkey primary key (key_hash)
 )
 -- Room on the page for a replacement: its update then touches no index but that of the expiry.
 with (fillfactor = 85);

@@ -3,10 +3,11 @@ set local role daybook_owner;
 -- The bodies of the events about requests and keys, version 1. One text for single and batch, so that they cannot
 -- drift apart. Members are only ever added, and only optional ones.
 
-create function daybook.accepted_body(
-    p_job_id               uuid,
+-- What a request asked for, as members of a JSON object. The Go package commands renders the same and sends it along,
+-- because here it would take as long as everything else together; this is for whoever calls the functions directly.
+-- Both are held together by a test, and daybook verify compares events with jobs.
+create function daybook.request_members(
     p_type                 text,
-    p_payload_bytes        integer,
     p_queue                text,
     p_priority             integer,
     p_concurrency_key      text,
@@ -15,7 +16,6 @@ create function daybook.accepted_body(
     p_retry_kind           text,
     p_retry_initial_ms     bigint,
     p_retry_max_ms         bigint,
-    p_run_at               timestamptz,
     p_deadline             timestamptz,
     p_execution_timeout_ms bigint,
     p_mode                 text,
@@ -23,39 +23,50 @@ create function daybook.accepted_body(
     p_key_hash             bytea,
     p_key_preview          text,
     p_window_ms            bigint,
-    p_expires_at           timestamptz,
     p_request_digest       bytea,
-    p_after_job_id         uuid,
     p_traceparent          text
+)
+returns text
+language plpgsql
+stable
+as $$
+begin
+    return concat(
+        '"type":', to_json(p_type), ',"queue":', to_json(p_queue), ',"priority":', p_priority,
+        ',"attempt_budget":', p_attempt_budget, ',"request_digest":"', encode(p_request_digest, 'hex'), '"',
+        ',"concurrency_key":' || to_json(p_concurrency_key)::text,
+        ',"tags":' || to_json(p_tags)::text,
+        ',"retry_policy":{"kind":"' || p_retry_kind || '","initial_ms":' || p_retry_initial_ms
+            || ',"max_ms":' || p_retry_max_ms || '}',
+        ',"deadline":"' || daybook.instant(p_deadline) || '"',
+        ',"execution_timeout_ms":' || p_execution_timeout_ms,
+        ',"mode":"' || p_mode || '","scope":' || to_json(p_scope)::text || ',"key_digest":"'
+            || daybook.key_digest(p_key_hash) || '","key_preview":' || to_json(p_key_preview)::text
+            || ',"window_ms":' || p_window_ms,
+        ',"traceparent":' || to_json(p_traceparent)::text
+    );
+end
+$$;
+
+-- What PostgreSQL decided comes after what was asked for: of a member that is there twice the last one counts.
+create function daybook.accepted_body(
+    p_job_id        uuid,
+    p_request       text,
+    p_payload_bytes integer,
+    p_run_at        timestamptz,
+    p_expires_at    timestamptz,
+    p_after_job_id  uuid
 )
 returns json
 language sql
 stable
 as $$
     select (
-        '{"v":1,"job_id":"' || p_job_id::text || '"'
-        || daybook.member('type', p_type)
-        || daybook.member('queue', p_queue)
-        || daybook.member('priority', p_priority::bigint)
-        || daybook.member('attempt_budget', p_attempt_budget::bigint)
-        || daybook.member('payload_bytes', p_payload_bytes::bigint)
-        || ',"request_digest":"' || encode(p_request_digest, 'hex')
-        || '","run_at":"' || daybook.instant(p_run_at) || '"'
-        || daybook.member('concurrency_key', p_concurrency_key)
-        || coalesce(',"tags":' || to_json(p_tags)::text, '')
-        || coalesce(',"retry_policy":{"kind":"' || p_retry_kind || '","initial_ms":' || p_retry_initial_ms::text
-            || ',"max_ms":' || p_retry_max_ms::text || '}', '')
-        || coalesce(',"deadline":"' || daybook.instant(p_deadline) || '"', '')
-        || daybook.member('execution_timeout_ms', p_execution_timeout_ms)
-        || coalesce(',"mode":"' || p_mode || '"'
-            || daybook.member('scope', p_scope)
-            || ',"key_digest":"' || daybook.key_digest(p_key_hash) || '"'
-            || daybook.member('key_preview', p_key_preview)
-            || daybook.member('window_ms', p_window_ms)
-            || ',"expires_at":"' || daybook.instant(p_expires_at) || '"', '')
-        || daybook.member('after_job_id', p_after_job_id::text)
-        || daybook.member('traceparent', p_traceparent)
-        || '}'
+        '{"v":1,' || p_request || ',"job_id":"' || p_job_id || '","payload_bytes":' || p_payload_bytes || ',"run_at":"'
+        || daybook.instant(p_run_at)
+        || coalesce('","expires_at":"' || daybook.instant(p_expires_at), '')
+        || coalesce('","after_job_id":"' || p_after_job_id, '')
+        || '"}'
     )::json
 $$;
 

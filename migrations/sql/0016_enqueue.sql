@@ -32,6 +32,7 @@ create function daybook.enqueue(
     p_follow_up            boolean,
     p_request_digest       bytea,
     p_traceparent          text,
+    p_request              text default null,
     out job_id             uuid,
     out outcome            text,
     out reason             text,
@@ -56,6 +57,7 @@ declare
     v_payload_bytes integer;
     v_field         text;
     v_fields        text[];
+    v_owner         record;
     v_claimed       integer;
     v_debounce      record;
     v_after_job_id  uuid;
@@ -107,17 +109,40 @@ begin
         end if;
 
         if v_payload is null then
-            v_payload := daybook.as_payload(p_payload);
-            v_payload_bytes := octet_length(v_payload::text);
+            if p_request is null then
+                p_request := daybook.request_members(
+                    p_type, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
+                    p_retry_initial_ms, p_retry_max_ms, p_deadline, p_execution_timeout_ms, p_mode, p_scope, p_key_hash,
+                    p_key_preview, p_window_ms, p_request_digest, p_traceparent
+                );
+            end if;
+            -- The block keeps the caller's transaction usable after a payload that is not JSON.
+            begin
+                v_payload := p_payload::jsonb;
+                v_payload_bytes := octet_length(v_payload::text);
+            exception
+                when data_exception or program_limit_exceeded or statement_too_complex then
+                    null;
+            end;
         end if;
 
         v_fields := null;
         if v_binding.key_hash is not null and p_mode <> 'debounce' and v_binding.expires_at > daybook.clock() then
-            v_fields := daybook.differing_fields(
-                v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-                p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
-                p_mode, p_window_ms
-            );
+            -- Binding and job in one statement, so as they were at one moment: a debounced owner may be replaced just now.
+            select
+                b as binding,
+                daybook.differing_fields(
+                    b, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                    p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                    p_mode, p_window_ms
+                ) as fields
+            into v_owner
+            from daybook.binding as b
+            where b.key_hash = v_binding.key_hash
+                and b.job_id = v_binding.job_id;
+            continue when not found;
+            v_binding := v_owner.binding;
+            v_fields := v_owner.fields;
             if v_fields is null then
                 job_id := v_binding.job_id;
                 outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
@@ -128,16 +153,38 @@ begin
         end if;
 
         -- Only now: what was accepted once must replay, whatever has become invalid since.
-        v_field := daybook.invalid_field(
-            p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
-            p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
-            p_follow_up, p_request_digest
-        );
-        if v_field is not null then
-            outcome := 'invalid';
-            reason := v_field;
-            return;
+        -- First what nearly every request is, in as few terms as it takes: PostgreSQL prepares each of them anew in
+        -- every transaction.
+        if not coalesce(
+                octet_length(p_type) between 1 and 200
+                and v_payload_bytes <= 16777216
+                and octet_length(p_queue) between 1 and 200
+                and p_priority between 0 and 100
+                and p_attempt_budget between 1 and 100
+                and octet_length(p_request_digest) = 33
+                and p_mode = 'idempotency'
+                and octet_length(p_key_hash) = 32
+                and octet_length(p_key_preview) <= 64
+                and octet_length(p_scope) <= 256
+                and ascii(p_scope) between 33 and 126
+                and p_window_ms between 1 and 31536000000
+                and num_nonnulls(
+                    p_concurrency_key, p_tags, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline,
+                    p_execution_timeout_ms, p_other_hashes, p_max_wait_ms, p_schedule, p_follow_up
+                ) = 0,
+                false)
+        then
+            v_field := daybook.invalid_field(
+                p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
+                p_follow_up, p_request_digest
+            );
+            if v_field is not null then
+                outcome := 'invalid';
+                reason := v_field;
+                return;
+            end if;
         end if;
 
         if v_fields is not null then
@@ -159,6 +206,11 @@ begin
                     and b.job_id = v_binding.job_id
                 for no key update;
                 continue when not found or v_binding.expires_at <= daybook.clock();
+                v_fields := daybook.differing_fields(
+                    v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                    p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                    p_mode, p_window_ms
+                );
                 perform daybook.record_rejection(
                     v_binding.key_hash, v_binding.job_id, 'conflict', p_type, p_queue, p_mode, v_fields,
                     p_request_digest, p_traceparent
@@ -187,8 +239,8 @@ begin
             v_debounce := daybook.debounce(
                 v_binding, p_type, v_payload, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
                 p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline,
-                p_execution_timeout_ms, p_scope, p_key_hash, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
-                p_follow_up, p_request_digest, p_traceparent
+                p_execution_timeout_ms, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up, p_request_digest,
+                p_traceparent, p_request
             );
             if v_debounce.outcome = 'free' then
                 v_after_job_id := v_debounce.after_job_id;
@@ -313,10 +365,7 @@ begin
     values (
         v_now, enqueue.job_id, p_key_hash, 'enqueue.accepted', p_scope, p_key_preview,
         daybook.accepted_body(
-            enqueue.job_id, p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
-            p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_at, p_deadline,
-            p_execution_timeout_ms, p_mode, p_scope, p_key_hash, p_key_preview, p_window_ms, enqueue.expires_at,
-            p_request_digest, v_after_job_id, p_traceparent
+            enqueue.job_id, p_request, v_payload_bytes, v_run_at, enqueue.expires_at, v_after_job_id
         )
     );
     outcome := 'accepted';

@@ -40,6 +40,7 @@ create function daybook.enqueue_many(
     p_follow_up            boolean[],
     p_request_digest       bytea[],
     p_traceparent          text,
+    p_request              text[] default null,
     out job_ids            uuid[],
     out outcomes           text[],
     out reasons            text[],
@@ -59,8 +60,9 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
-    c_claim_age constant interval := interval '10 milliseconds';
     v_count     constant integer  := cardinality(p_type);
+    -- How old the clock of an uncontended claim may be. A claim that took longer has waited, and is dated anew.
+    c_claim_age constant interval := interval '10 milliseconds' + v_count * interval '0.2 milliseconds';
     v_now       timestamptz;
     -- By ordinal: the job of each request that is decided here, null for those that are not.
     v_job_ids   uuid[];
@@ -70,6 +72,7 @@ declare
     -- By ordinal: how long the key of each request is bound at first, null without a key.
     v_bound_ms  bigint[];
     v_run_ats   timestamptz[];
+    v_payload_bytes integer[];
     v_result    record;
     v_xid       xid8;
     v_invalid   boolean := false;
@@ -86,6 +89,26 @@ begin
         from unnest(p_window_ms, p_max_wait_ms) with ordinality as i (window_ms, max_wait_ms, ordinal)
         order by i.ordinal
     );
+
+    if p_request is null then
+        p_request := array(
+            select daybook.request_members(
+                i.type, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget, i.retry_kind,
+                i.retry_initial_ms, i.retry_max_ms, i.deadline, i.execution_timeout_ms, i.mode, i.scope, i.key_hash,
+                i.key_preview, i.window_ms, i.request_digest, p_traceparent
+            )
+            from unnest(
+                p_type, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
+                p_retry_initial_ms, p_retry_max_ms, p_deadline, p_execution_timeout_ms, p_mode, p_scope, p_key_hash,
+                p_key_preview, p_window_ms, p_request_digest
+            ) with ordinality as i (
+                type, queue, priority, concurrency_key, tags, attempt_budget, retry_kind, retry_initial_ms,
+                retry_max_ms, deadline, execution_timeout_ms, mode, scope, key_hash, key_preview, window_ms,
+                request_digest, ordinal
+            )
+            order by i.ordinal
+        );
+    end if;
 
     begin
         -- Look first: whoever repeats a batch gets its answers from one read, and writes nothing.
@@ -130,12 +153,12 @@ begin
                     p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
                     p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
                     p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up,
-                    p_request_digest, outcomes
+                    p_request_digest, p_request, outcomes
                 ) with ordinality as i (
                     type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
                     retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
                     key_hash, other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up,
-                    request_digest, outcome, ordinal
+                    request_digest, request, outcome, ordinal
                 )
             )
             select array_agg(
@@ -147,19 +170,42 @@ begin
                         end))
                         and (r.key_hash is null or v_first is null
                             or v_first > all (daybook.key_ring(r.key_hash, r.other_hashes)))
-                        and daybook.invalid_field(
-                            r.type, octet_length(r.payload::jsonb::text), r.queue, r.priority, r.concurrency_key,
-                            r.tags::text[], r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms,
-                            r.run_at, r.deadline, r.execution_timeout_ms, r.mode, r.scope, r.key_hash,
-                            r.other_hashes, r.key_preview, r.window_ms, r.max_wait_ms, r.schedule, r.follow_up,
-                            r.request_digest
-                        ) is null
+                        -- First what nearly every request is, then the whole question.
+                        and (
+                            octet_length(r.type) between 1 and 200
+                            and b.payload_bytes <= 16777216
+                            and octet_length(r.queue) between 1 and 200
+                            and r.priority between 0 and 100
+                            and r.attempt_budget between 1 and 100
+                            and octet_length(r.request_digest) = 33
+                            and r.mode = 'idempotency'
+                            and octet_length(r.key_hash) = 32
+                            and octet_length(r.key_preview) <= 64
+                            and octet_length(r.scope) <= 256
+                            and ascii(r.scope) between 33 and 126
+                            and r.window_ms between 1 and 31536000000
+                            and num_nonnulls(
+                                r.concurrency_key, r.tags, r.retry_kind, r.retry_initial_ms, r.retry_max_ms, r.run_at,
+                                r.deadline, r.execution_timeout_ms, r.other_hashes, r.max_wait_ms, r.schedule,
+                                r.follow_up
+                            ) = 0
+                            or daybook.invalid_field(
+                                r.type, b.payload_bytes, r.queue, r.priority, r.concurrency_key, r.tags::text[],
+                                r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms, r.run_at,
+                                r.deadline, r.execution_timeout_ms, r.mode, r.scope, r.key_hash, r.other_hashes,
+                                r.key_preview, r.window_ms, r.max_wait_ms, r.schedule, r.follow_up, r.request_digest
+                            ) is null
+                        )
                         then daybook.new_job_id(v_now)
                 end
                 order by r.ordinal
-            )
-            into v_job_ids
-            from request as r;
+            ), array_agg(b.payload_bytes order by r.ordinal)
+            into v_job_ids, v_payload_bytes
+            from request as r
+            cross join lateral (
+                select octet_length(r.payload::jsonb::text) as payload_bytes
+                offset 0
+            ) as b;
         exception
             when data_exception or program_limit_exceeded or statement_too_complex then
                 v_job_ids := array_fill(null::uuid, array[v_count]);
@@ -246,7 +292,12 @@ begin
             using unnest(v_job_ids, p_key_hash, p_other_hashes, p_deadline, v_run_ats)
                 as i (job_id, key_hash, other_hashes, deadline, run_at)
             where i.deadline <= greatest(v_now, i.run_at)
-                and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
+                and b.key_hash = any (
+                    case
+                        when i.other_hashes is null then array[i.key_hash]
+                        else daybook.key_ring(i.key_hash, i.other_hashes)
+                    end
+                )
                 and b.job_id = i.job_id;
             v_job_ids := array(
                 select case when i.deadline <= greatest(v_now, i.run_at) then null else i.job_id end
@@ -260,7 +311,12 @@ begin
             from unnest(v_job_ids, p_key_hash, p_other_hashes, v_bound_ms)
                 as i (job_id, key_hash, other_hashes, bound_ms)
             where i.job_id is not null
-                and b.key_hash = any (daybook.key_ring(i.key_hash, i.other_hashes))
+                and b.key_hash = any (
+                    case
+                        when i.other_hashes is null then array[i.key_hash]
+                        else daybook.key_ring(i.key_hash, i.other_hashes)
+                    end
+                )
                 and b.job_id = i.job_id;
         end if;
 
@@ -290,19 +346,13 @@ begin
         select
             v_now, i.job_id, i.key_hash, 'enqueue.accepted', i.scope, i.key_preview,
             daybook.accepted_body(
-                i.job_id, i.type, octet_length(i.payload::jsonb::text), i.queue, i.priority, i.concurrency_key,
-                i.tags::text[], i.attempt_budget, i.retry_kind, i.retry_initial_ms, i.retry_max_ms,
-                i.run_at, i.deadline, i.execution_timeout_ms, i.mode, i.scope, i.key_hash, i.key_preview,
-                i.window_ms, v_now + i.bound_ms * interval '1 millisecond', i.request_digest, null, p_traceparent
+                i.job_id, i.request, i.payload_bytes, i.run_at,
+                v_now + i.bound_ms * interval '1 millisecond', null
             )
         from unnest(
-            v_job_ids, p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-            p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_ats, p_deadline, p_execution_timeout_ms, p_mode,
-            p_scope, p_key_hash, p_key_preview, p_window_ms, v_bound_ms, p_request_digest
+            v_job_ids, v_payload_bytes, v_run_ats, p_scope, p_key_hash, p_key_preview, v_bound_ms, p_request
         ) with ordinality as i (
-            job_id, type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
-            retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope, key_hash,
-            key_preview, window_ms, bound_ms, request_digest, ordinal
+            job_id, payload_bytes, run_at, scope, key_hash, key_preview, bound_ms, request, ordinal
         )
         where i.job_id is not null
         order by i.ordinal;
@@ -331,12 +381,12 @@ begin
                     p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
                     p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
                     p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up,
-                    p_request_digest, outcomes
+                    p_request_digest, p_request, outcomes
                 ) with ordinality as i (
                     type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
                     retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
                     key_hash, other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up,
-                    request_digest, outcome, ordinal
+                    request_digest, request, outcome, ordinal
                 )
                 where i.outcome is null
                 order by (daybook.key_ring(i.key_hash, i.other_hashes))[1], i.ordinal
@@ -346,7 +396,7 @@ begin
                 i.type, i.payload, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget,
                 i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.run_at, i.deadline, i.execution_timeout_ms,
                 i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms, i.max_wait_ms, i.schedule,
-                i.follow_up, i.request_digest, p_traceparent
+                i.follow_up, i.request_digest, p_traceparent, i.request
             ) as d
         loop
             job_ids[v_result.ordinal] := v_result.job_id;

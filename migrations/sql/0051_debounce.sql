@@ -24,15 +24,13 @@ create function daybook.debounce(
     p_run_at               timestamptz,
     p_deadline             timestamptz,
     p_execution_timeout_ms bigint,
-    p_scope                text,
-    p_key_hash             bytea,
-    p_key_preview          text,
     p_window_ms            bigint,
     p_max_wait_ms          bigint,
     p_schedule             text,
     p_follow_up            boolean,
     p_request_digest       bytea,
     p_traceparent          text,
+    p_request              text,
     out outcome            text,
     out reason             text,
     out bound_at           timestamptz,
@@ -169,10 +167,7 @@ begin
             v_now, v_job.job_id, v_binding.key_hash, 'enqueue.replaced', v_binding.scope, v_binding.key_preview,
             daybook.replaced_body(
                 daybook.accepted_body(
-                    v_job.job_id, p_type, p_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
-                    p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_at, p_deadline,
-                    p_execution_timeout_ms, 'debounce', v_binding.scope, v_binding.key_hash, v_binding.key_preview,
-                    p_window_ms, debounce.expires_at, p_request_digest, v_job.after_job_id, p_traceparent
+                    v_job.job_id, p_request, p_payload_bytes, v_run_at, debounce.expires_at, v_job.after_job_id
                 ),
                 v_binding.replaced + 1, v_binding.request_digest, v_job.run_at
             )

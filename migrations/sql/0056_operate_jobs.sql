@@ -138,28 +138,28 @@ begin
         outcome := 'invalid';
         return;
     end if;
-    -- All hashes with that beginning are one range of the primary key.
-    v_owner := array(
-        select distinct coalesce(b.alias_of, b.key_hash)
+    loop
+        -- All hashes with that beginning are one range of the primary key.
+        v_owner := array(
+            select distinct coalesce(b.alias_of, b.key_hash)
+            from daybook.binding as b
+            where b.key_hash >= p_hash_prefix
+                and b.key_hash <= p_hash_prefix || decode(repeat('ff', 32 - octet_length(p_hash_prefix)), 'hex')
+                and b.scope = p_scope
+            limit 2
+        );
+        if cardinality(v_owner) <> 1 then
+            outcome := case cardinality(v_owner) when 0 then 'not_found' else 'ambiguous' end;
+            return;
+        end if;
+        select b.*
+        into v_binding
         from daybook.binding as b
-        where b.key_hash >= p_hash_prefix
-            and b.key_hash <= p_hash_prefix || decode(repeat('ff', 32 - octet_length(p_hash_prefix)), 'hex')
-            and b.scope = p_scope
-        limit 2
-    );
-    if cardinality(v_owner) > 1 then
-        outcome := 'ambiguous';
-        return;
-    end if;
-    select b.*
-    into v_binding
-    from daybook.binding as b
-    where b.key_hash = v_owner[1]
-    for update;
-    if not found then
-        outcome := 'not_found';
-        return;
-    end if;
+        where b.key_hash = v_owner[1]
+        for update;
+        -- Gone while this waited for it: the key may have gone to another job, so look again.
+        exit when found;
+    end loop;
     job_id := v_binding.job_id;
     perform daybook.unbind(v_binding, 'binding.released', p_reason, p_actor, daybook.clock());
     outcome := 'done';

@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/daybook-go/daybook/commands"
+	"github.com/daybook-go/daybook/ledger"
 	"github.com/daybook-go/daybook/tests/pgtest"
 )
 
@@ -296,4 +299,34 @@ func deref(s *string) string {
 		return "null"
 	}
 	return *s
+}
+
+// Where nobody sends the request's members along, PostgreSQL renders them, and to the same event.
+func TestServerRendersTheSameEvent(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	db.FreezeClock(t, time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC))
+	queue := newQueue(t, db.Pool)
+	deadline := time.Date(2027, 1, 2, 3, 4, 5, 678_900_000, time.UTC)
+	for name, options := range map[string]commands.EnqueueOptions{
+		"all fields": {
+			Type: "a \"type\"\n", Queue: "q\\u0041é", Payload: 1, Priority: 7, ConcurrencyKey: "c<>&", Tags: []string{"b", "a\u2028"},
+			AttemptBudget: 3, RetryPolicy: commands.ExponentialRetry{Initial: time.Second, Max: time.Minute},
+			Deadline: deadline, ExecutionTimeout: time.Second,
+			Idempotency: &commands.Idempotency{Key: ledger.NewKey("some longer key"), Scope: "s\t", TTL: time.Hour},
+		},
+		"no key": {Type: "t"},
+	} {
+		sent := &lastArguments{}
+		_, _ = queue.DecideTx(t.Context(), sent, options)
+		rendered := sent.arguments[len(sent.arguments)-1].(string)
+		byServer := query1[string](t, db.Pool,
+			`select daybook.request_members($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+			sent.arguments[0], sent.arguments[2], sent.arguments[3], sent.arguments[4], sent.arguments[5], sent.arguments[6],
+			sent.arguments[7], sent.arguments[8], sent.arguments[9], sent.arguments[11], sent.arguments[12], sent.arguments[13],
+			sent.arguments[14], sent.arguments[15], sent.arguments[17], sent.arguments[18], sent.arguments[22], sent.arguments[23])
+		if !query1[bool](t, db.Pool, `select $1::text::jsonb = $2::text::jsonb`, "{"+rendered+"}", "{"+byServer+"}") {
+			t.Errorf("%s:\nsent   %s\nserver %s", name, rendered, byServer)
+		}
+	}
 }
