@@ -19,6 +19,7 @@ func mayPass(err error) bool {
 	if errors.As(err, &fromServer) {
 		switch fromServer.Code {
 		case "55P03", // lock_timeout
+			"25006", // a replica, which may be about to be promoted
 			"25P03", // idle_in_transaction_session_timeout
 			"57014": // statement_timeout, or cancelled by an operator
 			return true

@@ -162,12 +162,14 @@ func (p *Projector) Run(ctx context.Context) error {
 		wake = newListener(p.config.Pool, p.config.RetryInterval, p.config.Logger)
 		defer wake.close()
 	}
+	beats := newBeater(p.config.Pool, ledger.RunnerProjection, p.config.Logger)
+	defer beats.close()
 	router, err := message.NewRouter(message.RouterConfig{}, watermillLogger{p.config.Logger})
 	if err != nil {
 		return fmt.Errorf("daybook: make a router: %w", err)
 	}
 	for _, handler := range p.handlers {
-		r := newRunner(p, handler, wake)
+		r := newRunner(p, handler, wake, beats)
 		// A panic in a fold is a failure like any other. The runner hears of the outcome last, so its middleware
 		// stands outside.
 		router.AddConsumerHandler(handler.Name(), r.topic(), r, r.handle).

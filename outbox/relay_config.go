@@ -120,6 +120,12 @@ func (c RelayConfig) Validate() error {
 	if err := checkRelayName(c.Name); err != nil {
 		return fmt.Errorf("daybook: outbox.RelayConfig: %w", err)
 	}
+	known := kinds()
+	for _, kind := range c.Kinds {
+		if !slices.Contains(known, kind) {
+			return fmt.Errorf("daybook: outbox.RelayConfig: there is no kind %q; use one of ledger's kinds", kind)
+		}
+	}
 	return c.Format.check("outbox.RelayConfig")
 }
 

@@ -21,6 +21,8 @@ var (
 	parkedListSQL string
 	//go:embed sql/parked_key.sql
 	parkedKeySQL string
+	//go:embed sql/parked_first.sql
+	parkedFirstSQL string
 	//go:embed sql/parked_next.sql
 	parkedNextSQL string
 	//go:embed sql/parked_redriven.sql

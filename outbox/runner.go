@@ -34,6 +34,7 @@ type runner struct {
 	projector *Projector
 	handler   RangeHandler
 	listener  *listener
+	beats     *beater
 	waiter    *waiter
 	tracer    trace.Tracer
 	logger    *slog.Logger
@@ -49,11 +50,16 @@ type runner struct {
 	conflict bool            // the last message found another runner at work
 }
 
-func newRunner(p *Projector, handler RangeHandler, l *listener) *runner {
+// projectionRunnerPrefix begins the name under which a projection is heard of: that of its cursor, as package projections
+// gives it.
+const projectionRunnerPrefix = "projection:"
+
+func newRunner(p *Projector, handler RangeHandler, l *listener, beats *beater) *runner {
 	return &runner{
 		projector: p,
 		handler:   handler,
 		listener:  l,
+		beats:     beats,
 		tracer:    p.config.TracerProvider.Tracer(instrumentation),
 		logger:    p.config.Logger.With(slog.String("projection", handler.Name())),
 		size:      p.config.RangeSize,
@@ -66,10 +72,12 @@ func (r *runner) topic() string { return "daybook.ranges." + r.handler.Name() }
 func (r *runner) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	ctx, r.stop = context.WithCancel(ctx)
 	r.waiter = newWaiter(r.listener, r.projector.config.PollInterval)
+	quiet := r.beats.add(projectionRunnerPrefix + r.handler.Name())
 	ranges := make(chan *message.Message)
 	r.stopped.Go(func() {
 		defer close(ranges)
 		defer r.waiter.leave()
+		defer quiet()
 		for ctx.Err() == nil && r.turn(ctx, ranges) {
 		}
 	})

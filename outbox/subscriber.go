@@ -31,6 +31,7 @@ type Subscriber struct {
 	// db is the caller's pool for watermill-sql, which knows database/sql only.
 	db       *sql.DB
 	listener *listener
+	beats    *beater
 	// slots keeps one connection of the pool free: a page being handled holds one, and its handler may need another.
 	slots chan struct{}
 
@@ -52,6 +53,7 @@ func NewSubscriber(config Config) (*Subscriber, error) {
 	s := &Subscriber{
 		config: config,
 		db:     stdlib.OpenDBFromPool(config.Pool),
+		beats:  newBeater(config.Pool, ledger.RunnerSubscriber, config.Logger),
 		slots:  make(chan struct{}, config.Pool.Config().MaxConns-1),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -132,6 +134,7 @@ func (s *Subscriber) Close() error {
 	s.mu.Unlock()
 	s.close()
 	s.subscriptions.Wait()
+	s.beats.close()
 	if s.listener != nil {
 		s.listener.close()
 	}

@@ -52,6 +52,7 @@ type subscription struct {
 	kind       ledger.Kind // "" for all
 	logger     *slog.Logger
 	waiter     *waiter
+	quiet      func() // ends the beat
 
 	ending context.Context //nolint:containedctx // ends with the subscription
 	end    context.CancelFunc
@@ -69,6 +70,7 @@ type subscription struct {
 	head     ledger.Position // the last position given, when the group was last looked at
 	pageSize int
 	begun    time.Time
+	lost     bool            // something failed: the server may have gone, and another come back
 	read     int             // rows of the page that were read
 	complete bool            // and that these were all
 	last     ledger.Position // of the last of them
@@ -107,6 +109,7 @@ func (s *subscription) start(ctx context.Context) {
 	context.AfterFunc(s.ending, func() { stop() })
 	s.statements, s.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	s.waiter = newWaiter(s.subscriber.listener, s.subscriber.config.PollInterval)
+	s.quiet = s.subscriber.beats.add(s.name)
 }
 
 // beginner is what watermill-sql begins its transactions with.
@@ -121,6 +124,12 @@ func (b beginner) BeginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx,
 
 // beginTx sequences, and then begins a transaction for a page, with the group taken and the page's bounds known.
 func (s *subscription) beginTx(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error) {
+	if s.lost {
+		if _, err := ledger.CheckEpoch(s.statements, s.subscriber.config.Pool, s.name); err != nil {
+			return nil, err
+		}
+		s.lost = false
+	}
 	// Before the transaction, on the pool: sequencing is a transaction of its own, at READ COMMITTED, and inside
 	// watermill-sql's it would be neither. While the reader is behind, positions are there already.
 	if s.through >= s.head {
@@ -243,6 +252,7 @@ func (s *subscription) release() {
 	s.end()
 	s.abandon()
 	s.waiter.leave()
+	s.quiet()
 }
 
 // HandleError is called after each turn, with the transaction closed: the place to give back what the page held, and
@@ -275,7 +285,7 @@ func (s *subscription) HandleError(_ watermill.LoggerAdapter, noMessage bool, er
 	}
 	if err != nil {
 		s.logger.Warn("daybook: could not read events, trying again", slog.Any("error", err))
-		s.head = 0 // look at everything anew
+		s.head, s.lost = 0, true // look at everything anew
 		pause(s.ending, s.subscriber.config.RetryInterval)
 		return 0
 	}

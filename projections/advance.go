@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,29 +18,39 @@ type database interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// advance moves the lanes, sorted by name, up to the end, batch by batch, and calls a function after each. An error of
-// one lane stays in that lane; the returned one is about all of them.
-func advance(
-	ctx context.Context, db database, from *source, lanes []*lane, batch int, end ledger.Position, after func(),
-) error {
-	limit := batch
+// walk is a number of lanes on their way through the ledger together, so that it is read once for all of them.
+type walk struct {
+	db    database
+	from  *source
+	lanes []*lane // sorted by name
+	batch int
+	// apart: each lane's part of a batch is a transaction of its own, and they run at once. Otherwise a batch is one.
+	apart bool
+	// after, where it is not nil, is called after each batch.
+	after func()
+}
+
+// advance moves the lanes up to the end, batch by batch. An error of one lane stays in that lane, and in those of the
+// same projection; the returned one is about all of them.
+func (w *walk) advance(ctx context.Context, end ledger.Position) error {
+	limit := w.batch
 	var suspect ledger.Position
 	for {
-		least, ok := hindmost(lanes)
+		least, ok := hindmost(w.lanes)
 		if !ok || least >= end {
 			return nil
 		}
 		if least >= suspect {
-			limit = batch
+			limit = w.batch
 		}
-		p := from.next(ctx, least, min(limit, int(end-least)), end)
+		p := w.from.next(ctx, least, min(limit, int(end-least)), end)
 		if p.err != nil {
 			return p.err
 		}
 		if p.through == least {
 			return fmt.Errorf("daybook: position %d does not exist, the last one is %d; run daybook doctor", end, least)
 		}
-		failed, err := step(ctx, db, lanes, p)
+		failed, err := w.step(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -46,16 +58,43 @@ func advance(
 			// What a lane fails on is cut smaller until a single position is left. The other lanes have it by then.
 			to := failed.before(p.through)
 			if to == failed.lane.at.Position {
-				failed.lane.err = failed.err
+				w.give(failed)
 				suspect = 0
 				continue
 			}
 			limit, suspect = int(to-least), p.through
 		}
-		if after != nil {
-			after()
+		if w.after != nil {
+			w.after()
 		}
 	}
+}
+
+// give ends the lanes of the projection that failed.
+func (w *walk) give(failed *failure) {
+	for _, l := range w.lanes {
+		if l.Name == failed.lane.Name && l.err == nil {
+			l.err = failed.err
+		}
+	}
+}
+
+func (w *walk) step(ctx context.Context, p page) (*failure, error) {
+	if !w.apart {
+		return step(ctx, w.db, w.lanes, p)
+	}
+	failures, errs := make([]*failure, len(w.lanes)), make([]error, len(w.lanes))
+	var working sync.WaitGroup
+	for i := range w.lanes {
+		working.Go(func() { failures[i], errs[i] = step(ctx, w.db, w.lanes[i:i+1], p) })
+	}
+	working.Wait()
+	for _, failed := range failures {
+		if failed != nil {
+			return failed, errors.Join(errs...)
+		}
+	}
+	return nil, errors.Join(errs...)
 }
 
 // hindmost returns the least position of the lanes that can go on; not ok where none can.
@@ -111,11 +150,12 @@ func step(ctx context.Context, db database, lanes []*lane, p page) (*failure, er
 		}
 		return true
 	}
+	lanes = slices.DeleteFunc(slices.Clone(lanes), func(l *lane) bool { return l.err != nil || l.at.Position >= p.through })
+	if len(lanes) == 0 {
+		return nil, nil
+	}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for _, l := range lanes {
-			if l.err != nil || l.at.Position >= p.through {
-				continue
-			}
 			err := stepLane(ctx, tx, l, p, len(lanes) > 1)
 			if err == nil {
 				moved = append(moved, l)
@@ -146,7 +186,7 @@ func stepLane(ctx context.Context, tx pgx.Tx, l *lane, p page, beside bool) erro
 		if _, err := l.take(ctx, tx, p.through); err != nil {
 			return err
 		}
-		return l.fold(ctx, tx, l.at.Position, l.after(l.at.Position, p.events))
+		return l.fold(ctx, tx, l.at.Position, l.pick(l.at.Position, p.events))
 	}
 	if !beside {
 		return fold(tx)
@@ -156,5 +196,9 @@ func stepLane(ctx context.Context, tx pgx.Tx, l *lane, p page, beside bool) erro
 
 // reopen reads the lane's cursor anew.
 func (l *lane) reopen(ctx context.Context, db database) {
+	if l.place.shadow {
+		l.err = fmt.Errorf("cursor %q has been moved by somebody else; call again to go on from where it is", l.place.cursor)
+		return
+	}
 	l.at, l.err = ledger.OpenCursor(ctx, db, l.place.cursor, 0)
 }

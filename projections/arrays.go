@@ -24,3 +24,6 @@ func instant(at time.Time) pgtype.Timestamptz {
 }
 
 func id(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: true} }
+
+// idOrNull returns an id, null where it is zero.
+func idOrNull(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }

@@ -1,7 +1,7 @@
 package projections
 
 // Builtin returns the projections that Daybook brings along, whose tables its migrations make: view_conflict,
-// view_decision_rate and view_key, in this order.
+// view_decision_rate, view_job and view_key, in this order.
 func Builtin() []Projection {
-	return []Projection{ViewConflict(), ViewDecisionRate(), ViewKey()}
+	return []Projection{ViewConflict(), ViewDecisionRate(), ViewJob(), ViewKey()}
 }

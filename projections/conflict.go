@@ -21,6 +21,7 @@ func ViewConflict() Projection {
 		Version: 1,
 		Tables:  []string{"view_conflict"},
 		Kinds:   []ledger.Kind{ledger.KindConflictRejected},
+		Slicing: SliceByKey,
 		Fold:    foldConflicts,
 	}
 }

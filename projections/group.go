@@ -53,9 +53,9 @@ func (g *Group) CatchUp(ctx context.Context, pool *pgxpool.Pool, batch int) (map
 		lanes[i] = r.lane(cursor)
 		lanes[i].err = err
 	}
-	source := &source{db: pool, kinds: kindsOf(lanes)}
-	defer source.stop()
-	err = advance(ctx, pool, source, lanes, batch, head, nil)
+	w := walk{db: pool, from: &source{db: pool, kinds: kindsOf(lanes)}, lanes: lanes, batch: batch}
+	defer w.from.stop()
+	err = w.advance(ctx, head)
 	failed := []error{err}
 	for _, l := range lanes {
 		positions[l.Name] = l.at.Position

@@ -28,7 +28,8 @@ func ViewKey() Projection {
 			ledger.KindAccepted, ledger.KindReplaced, ledger.KindNonReplaceable, ledger.KindConflictRejected,
 			ledger.KindBindingExpired, ledger.KindBindingReleased,
 		},
-		Fold: foldKeys,
+		Slicing: SliceByKey,
+		Fold:    foldKeys,
 	}
 }
 

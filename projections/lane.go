@@ -22,12 +22,15 @@ type place struct {
 	role string
 	// live tables have a version that must be the fold's.
 	live bool
+	// shadow tables come and go with their cursor.
+	shadow bool
 }
 
 // lane is a projection on its way through the ledger, over one set of its tables.
 type lane struct {
 	Projection
 	place  place
+	slice  slice
 	tracer trace.Tracer
 	at     ledger.Cursor
 	// err is why it goes no further.

@@ -40,8 +40,18 @@ type Projection struct {
 	// Tables are all the tables that the fold writes: at least one, plain, with a primary key, owned by one role, in
 	// Schema, made by a migration. Names without the schema, of lower-case letters, digits and underscores.
 	Tables []string
+	// DDL makes the tables as this version has them: any number of statements, the same text that the migration runs
+	// which makes the live ones. Its names of the projection's own tables have no schema, all others have one. With
+	// it, [Rebuild] fills tables of that shape, so that a new version may have other columns while the live tables and
+	// whoever reads them still have the old ones. Without it, they are like the live ones.
+	DDL string
+	// FoldIndexes are names of indexes by which the fold itself looks rows up. A rebuild builds all others that enforce
+	// nothing when the tables are full, which is faster.
+	FoldIndexes []string
 	// Kinds are the kinds of events that the fold wants; none means all.
 	Kinds []ledger.Kind
+	// Slicing says how a rebuild may spread the events over several transactions at once; default [SliceNone].
+	Slicing Slicing
 	// Fold adds events to the tables. Required.
 	Fold Fold
 }
@@ -84,7 +94,15 @@ func (p Projection) checked() (Projection, error) {
 			return wrong("table %q is there twice", table)
 		}
 	}
+	for _, index := range p.FoldIndexes {
+		if index == "" {
+			return wrong("an index by which it folds has no name")
+		}
+	}
 	p.Kinds = slices.Compact(slices.Sorted(slices.Values(p.Kinds)))
+	if p.Slicing < SliceNone || p.Slicing > SliceByJob {
+		return wrong("slicing %d is unknown", p.Slicing)
+	}
 	if p.Fold == nil {
 		return wrong("it has no fold")
 	}
@@ -94,25 +112,6 @@ func (p Projection) checked() (Projection, error) {
 // wants reports whether the fold is to see events of that kind.
 func (p Projection) wants(kind ledger.Kind) bool {
 	return len(p.Kinds) == 0 || slices.Contains(p.Kinds, kind)
-}
-
-// after returns the events beyond a position that the fold is to see.
-func (p Projection) after(position ledger.Position, events []ledger.Event) []ledger.Event {
-	first := slices.IndexFunc(events, func(e ledger.Event) bool { return e.Position > position })
-	if first < 0 {
-		return nil
-	}
-	events = events[first:]
-	if len(p.Kinds) == 0 {
-		return events
-	}
-	wanted := make([]ledger.Event, 0, len(events))
-	for _, event := range events {
-		if p.wants(event.Kind) {
-			wanted = append(wanted, event)
-		}
-	}
-	return wanted
 }
 
 // kindsOf returns the kinds that any of the projections wants; none where one of them wants all.

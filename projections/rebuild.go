@@ -2,25 +2,14 @@ package projections
 
 import (
 	"context"
-	_ "embed" // the statements
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.opentelemetry.io/otel"
 
 	"github.com/daybook-go/daybook/ledger"
-)
-
-var (
-	//go:embed sql/cursor_find.sql
-	cursorFindSQL string
-	//go:embed sql/cursor_drop.sql
-	cursorDropSQL string
-	//go:embed sql/same_tables.sql
-	sameTablesSQL string
 )
 
 // Defaults of a [RebuildConfig].
@@ -28,6 +17,20 @@ const (
 	DefaultRebuildBatch = 10_000
 	DefaultLockTimeout  = 200 * time.Millisecond
 	DefaultSwapTimeout  = time.Minute
+	DefaultMaxSlices    = 4
+)
+
+// Stage is a part of a rebuild.
+type Stage string
+
+// The stages, in their order. One that was interrupted begins with the first again, and finds it done.
+const (
+	// StageFill: events are folded.
+	StageFill Stage = "fill"
+	// StageIndex: the indexes are made that the fold does not need.
+	StageIndex Stage = "index"
+	// StageSwap: the last events are folded, and the new tables are to take their place.
+	StageSwap Stage = "swap"
 )
 
 // RebuildConfig configures [Rebuild]. The zero value is ready for use.
@@ -36,8 +39,14 @@ type RebuildConfig struct {
 	// [DefaultRebuildBatch]. Their events are in memory, with those of the next batch. It is also how far the live
 	// tables may be ahead when the swap begins.
 	BatchSize int
+	// Slices is how many transactions fold a projection's events at once, where its Slicing allows it: 1 to [MaxSlices],
+	// each with a connection of the pool; default the number of processors, at most [DefaultMaxSlices]. An unfinished
+	// rebuild goes on with as many as it began with.
+	Slices int
 	// Progress is called after each batch, by the goroutine that called Rebuild. Default: nobody is told.
 	Progress func(Progress)
+	// Stage is called when a projection's rebuild enters a stage, likewise.
+	Stage func(projection string, stage Stage)
 	// Restart throws away what an unfinished rebuild has left, instead of going on from there. An unfinished
 	// rebuild of another version, or of tables with other columns, is thrown away in any case.
 	Restart bool
@@ -57,6 +66,12 @@ func (c RebuildConfig) checked() (RebuildConfig, error) {
 	}
 	if c.BatchSize < 1 || c.BatchSize > ledger.MaxPage {
 		return c, fmt.Errorf("daybook: BatchSize is %d, must be 1 to %d", c.BatchSize, ledger.MaxPage)
+	}
+	if c.Slices == 0 {
+		c.Slices = min(runtime.GOMAXPROCS(0), DefaultMaxSlices)
+	}
+	if c.Slices < 1 || c.Slices > MaxSlices {
+		return c, fmt.Errorf("daybook: Slices is %d, must be 1 to %d", c.Slices, MaxSlices)
 	}
 	if c.LockTimeout == 0 {
 		c.LockTimeout = DefaultLockTimeout
@@ -85,8 +100,12 @@ type RebuildResult struct {
 	Swapped bool
 	// OldSchema is where the old tables lie; "" where they were dropped.
 	OldSchema string
+	// Slices is how many transactions folded at once.
+	Slices int
 	// Took is how long it took.
 	Took time.Duration
+	// Err is why it did not come further; nil where it has Swapped.
+	Err error
 }
 
 // Rebuild fills a projection's tables anew from position 1, beside the live ones, and then swaps them, in one short
@@ -96,6 +115,10 @@ type RebuildResult struct {
 // It works in transactions of its own. Interrupted at any point, it goes on from there when it is called again. Two
 // at once for one projection are refused.
 //
+// Where the projection has DDL, the new tables are made by that, and may have other columns than the live ones, or
+// there may be more of them; grants are taken over from both. Views on the live tables must find what they need in
+// the new ones. A table that the new version no longer has stays where it is, for a migration to drop.
+//
 // It holds an advisory lock in a session of its own, so it does not work through a pooler in transaction mode.
 //
 // The role needs what daybook_relay has, and must be a member of the role that owns the tables (daybook_owner for the
@@ -103,167 +126,40 @@ type RebuildResult struct {
 //
 // An event that cannot be folded ends it with a [*FoldError]; the live tables are as they were.
 func Rebuild(ctx context.Context, pool *pgxpool.Pool, projection Projection, config RebuildConfig) (RebuildResult, error) {
-	start := time.Now()
-	projection, err := projection.checked()
-	if err != nil {
+	results, err := RebuildAll(ctx, pool, []Projection{projection}, config)
+	if len(results) == 0 {
 		return RebuildResult{}, err
 	}
-	config, err = config.checked()
+	return results[0], err
+}
+
+// RebuildAll is [Rebuild] for several projections: the ledger is read once for all of them. Each is swapped for itself.
+// It returns what became of each, in the given order. One that cannot go on does not hold up the others: the errors
+// are joined, and are in the results, too.
+func RebuildAll(
+	ctx context.Context, pool *pgxpool.Pool, projections []Projection, config RebuildConfig,
+) ([]RebuildResult, error) {
+	all, err := newRebuilds(pool, projections, config)
 	if err != nil {
-		return RebuildResult{}, err
+		return nil, err
 	}
-	b := &rebuild{
-		pool: pool, config: config,
-		result: RebuildResult{Projection: projection.Name, Version: projection.Version},
-		lane: &lane{
-			Projection: projection,
-			place: place{
-				schema: rebuildSchema(projection.Schema),
-				cursor: fmt.Sprintf("%sv%d", rebuildCursors(projection.Name), projection.Version),
-			},
-			tracer: otel.GetTracerProvider().Tracer(instrumentation),
-		},
-	}
-	err = b.run(ctx)
-	b.result.Position = b.lane.at.Position
-	b.result.Took = time.Since(start)
+	locks, err := newLocks(ctx, pool)
 	if err != nil {
-		return b.result, atBoundary("rebuild "+projection.Name, err)
+		return nil, atBoundary("rebuild", err)
 	}
-	return b.result, nil
-}
-
-func rebuildSchema(schema string) string { return schema + "_rebuild" }
-func oldSchema(schema string) string     { return schema + "_old" }
-
-// rebuildCursors begins the names of the cursors of a projection's unfinished rebuilds.
-func rebuildCursors(projection string) string { return "rebuild:" + projection + ":" }
-
-// rebuild is one under way. Its lane leads over the shadow tables.
-type rebuild struct {
-	pool   *pgxpool.Pool
-	config RebuildConfig
-	lane   *lane
-	result RebuildResult
-}
-
-func (b *rebuild) run(ctx context.Context) error {
-	unlock, err := lockProjection(ctx, b.pool, b.lane.Name)
-	if err != nil {
-		return err
+	defer locks.release(ctx)
+	all.run(ctx, locks)
+	var results []RebuildResult
+	var errs []error
+	for _, b := range all.rebuilds {
+		if b.err != nil {
+			b.result.Err = atBoundary("rebuild "+b.Name, b.err)
+			errs = append(errs, b.result.Err)
+		}
+		results = append(results, b.result)
 	}
-	defer unlock()
-	if b.lane.place.role, err = checkTables(ctx, b.pool, b.lane.Projection); err != nil {
-		return err
+	if len(errs) == 1 {
+		return results, errs[0]
 	}
-	if err := b.prepare(ctx); err != nil {
-		return err
-	}
-	if err := b.fill(ctx); err != nil {
-		return err
-	}
-	if err := b.analyze(ctx); err != nil {
-		return err
-	}
-	return b.swap(ctx)
-}
-
-// prepare opens the rebuild's cursor, over the shadow tables that are there or over new ones.
-func (b *rebuild) prepare(ctx context.Context) error {
-	l := b.lane
-	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		var same bool
-		if err := tx.QueryRow(ctx, sameTablesSQL, l.Schema, l.Tables, l.place.schema).Scan(&same); err != nil {
-			return fmt.Errorf("look for shadow tables: %w", err)
-		}
-		cursor, found, err := findCursor(ctx, tx, l.place.cursor)
-		if err != nil {
-			return err
-		}
-		if found && same && !b.config.Restart {
-			l.at = cursor
-			b.result.ResumedAt = cursor.Position
-			return nil
-		}
-
-		if _, err := tx.Exec(ctx, cursorDropSQL, rebuildCursors(l.Name)); err != nil {
-			return fmt.Errorf("forget an unfinished rebuild: %w", err)
-		}
-		if l.at, err = ledger.OpenCursor(ctx, tx, l.place.cursor, 0); err != nil {
-			return err
-		}
-		if err := setRole(ctx, tx, l.place.role); err != nil {
-			return err
-		}
-		for _, table := range l.Tables {
-			if _, err := tx.Exec(ctx, "drop table if exists "+quoted(l.place.schema, table)); err != nil {
-				return fmt.Errorf("drop a shadow table: %w", err)
-			}
-			if err := copyTable(ctx, tx, l.Schema, table, l.place.schema); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func findCursor(ctx context.Context, db ledger.Querier, name string) (ledger.Cursor, bool, error) {
-	rows, err := db.Query(ctx, cursorFindSQL, name)
-	if err != nil {
-		return ledger.Cursor{}, false, fmt.Errorf("read cursor %q: %w", name, err)
-	}
-	cursor, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[ledger.Cursor])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return ledger.Cursor{}, false, nil
-	}
-	if err != nil {
-		return ledger.Cursor{}, false, fmt.Errorf("read cursor %q: %w", name, err)
-	}
-	return cursor, true, nil
-}
-
-// fill folds until what is left fits into the swap's own transaction.
-func (b *rebuild) fill(ctx context.Context) error {
-	source := &source{db: b.pool, kinds: kindsOf([]*lane{b.lane})}
-	defer source.stop()
-	pace := newPace(b.lane.Name, b.lane.at.Position)
-	for {
-		if _, err := ledger.Sequence(ctx, b.pool); err != nil {
-			return err
-		}
-		head, err := ledger.Head(ctx, b.pool)
-		if err != nil {
-			return err
-		}
-		if head == b.lane.at.Position {
-			return nil
-		}
-		near := head-b.lane.at.Position <= ledger.Position(b.config.BatchSize)
-		err = advance(ctx, b.pool, source, []*lane{b.lane}, b.config.BatchSize, head, func() {
-			if b.config.Progress != nil {
-				b.config.Progress(pace.progress(b.lane.at.Position, head))
-			}
-		})
-		if err = errors.Join(err, b.lane.err); err != nil {
-			return err
-		}
-		if near {
-			return nil
-		}
-	}
-}
-
-// analyze lets the planner know the new tables before the first reader meets them.
-func (b *rebuild) analyze(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		if err := setRole(ctx, tx, b.lane.place.role); err != nil {
-			return err
-		}
-		for _, table := range b.lane.Tables {
-			if _, err := tx.Exec(ctx, "analyze "+quoted(b.lane.place.schema, table)); err != nil {
-				return fmt.Errorf("analyze the shadow tables: %w", err)
-			}
-		}
-		return nil
-	})
+	return results, errors.Join(errs...)
 }

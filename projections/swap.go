@@ -33,7 +33,7 @@ var errBehind = errors.New("the live tables are too far ahead")
 
 // swap puts the shadow tables in the place of the live ones. It waits for its locks only shortly, since whoever wants
 // to read meanwhile waits behind it, and tries again until its time is up.
-func (b *rebuild) swap(ctx context.Context) error {
+func (b *rebuild) swap(ctx context.Context, all *rebuilds) error {
 	deadline := time.Now().Add(b.config.SwapTimeout)
 	for wait := b.config.LockTimeout; ; wait = min(2*wait, 5*time.Second) {
 		err := b.trySwap(ctx)
@@ -53,8 +53,8 @@ func (b *rebuild) swap(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := b.fill(ctx); err != nil {
-			return err
+		if all.fill(ctx, []*rebuild{b}); b.err != nil {
+			return b.err
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (b *rebuild) holders(ctx context.Context) string {
 		PID int32
 		Age *string
 	}
-	all, err := collect[holder](ctx, b.pool, "look for the holders", lockHoldersSQL, b.lane.Schema, b.lane.Tables)
+	all, err := collect[holder](ctx, b.pool, "look for the holders", lockHoldersSQL, b.Schema, b.Tables)
 	if err != nil || len(all) == 0 {
 		return ""
 	}
@@ -98,15 +98,14 @@ func (b *rebuild) holders(ctx context.Context) string {
 }
 
 func (b *rebuild) trySwap(ctx context.Context) error {
-	l := b.lane
-	at := l.at
+	at := b.at()
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		milliseconds := strconv.FormatInt(b.config.LockTimeout.Milliseconds(), 10)
 		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, milliseconds); err != nil {
 			return fmt.Errorf("set lock_timeout: %w", err)
 		}
 		// The cursor first: a runner that waits here goes on with the new tables, from the new position.
-		live, err := lockCursor(ctx, tx, CursorName(l.Name), at)
+		live, err := lockCursor(ctx, tx, CursorName(b.Name), at)
 		if err != nil {
 			return err
 		}
@@ -119,13 +118,13 @@ func (b *rebuild) trySwap(ctx context.Context) error {
 		if behind {
 			at.Position = live.Position
 		}
-		if _, err := tx.Exec(ctx, cursorSwapSQL, CursorName(l.Name), at.Epoch, int64(at.Position)); err != nil {
+		if _, err := tx.Exec(ctx, cursorSwapSQL, CursorName(b.Name), at.Epoch, int64(at.Position)); err != nil {
 			return fmt.Errorf("move the live cursor: %w", err)
 		}
-		if _, err := tx.Exec(ctx, projectionRebuiltSQL, l.Name, l.Version); err != nil {
+		if _, err := tx.Exec(ctx, projectionRebuiltSQL, b.Name, b.Version); err != nil {
 			return fmt.Errorf("record the version: %w", err)
 		}
-		if _, err := tx.Exec(ctx, cursorDropSQL, rebuildCursors(l.Name)); err != nil {
+		if _, err := tx.Exec(ctx, cursorDropSQL, b.cursorPrefix()); err != nil {
 			return fmt.Errorf("drop the rebuild's cursor: %w", err)
 		}
 		// From here on as the owner of the tables, who need not have any right on cursors.
@@ -137,10 +136,12 @@ func (b *rebuild) trySwap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.at = at
+	for _, l := range b.lanes {
+		l.at = at
+	}
 	b.result.Swapped = true
 	if !b.config.DropOld {
-		b.result.OldSchema = oldSchema(l.Schema)
+		b.result.OldSchema = oldSchema(b.Schema)
 	}
 	return nil
 }
@@ -163,7 +164,8 @@ func lockCursor(ctx context.Context, tx pgx.Tx, name string, shadow ledger.Curso
 
 // foldRest folds what the live tables have and the shadow tables have not.
 func (b *rebuild) foldRest(ctx context.Context, tx pgx.Tx, from, through ledger.Position) error {
-	rest := *b.lane
+	// All slices are equally far by now.
+	rest := b.lane(0, 1)
 	rest.place.cursor = ""
 	var events []ledger.Event
 	if through > from {
@@ -181,8 +183,31 @@ func (b *rebuild) foldRest(ctx context.Context, tx pgx.Tx, from, through ledger.
 
 // exchange moves the live tables to the schema of the old ones and the shadow tables to the schema of the live ones.
 func (b *rebuild) exchange(ctx context.Context, tx pgx.Tx) error {
-	l := b.lane
+	model, err := newModel(ctx, tx, b.Projection)
+	if err != nil {
+		return err
+	}
 	if err := clearPath(ctx, tx); err != nil {
+		return err
+	}
+	// From here on readers wait.
+	live, err := b.lockLive(ctx, tx)
+	if err != nil {
+		return err
+	}
+	views, err := viewsOn(ctx, tx, b.Projection)
+	if err != nil {
+		return err
+	}
+	for _, table := range b.Tables {
+		if err := model.copyGrants(ctx, tx, table, b.place.schema); err != nil {
+			return err
+		}
+	}
+	if err := model.drop(ctx, tx); err != nil {
+		return err
+	}
+	if err := dropOld(ctx, tx, b.Projection, b.place.role); err != nil {
 		return err
 	}
 	run := func(what, statement string) error {
@@ -191,32 +216,14 @@ func (b *rebuild) exchange(ctx context.Context, tx pgx.Tx) error {
 		}
 		return nil
 	}
-	var live []string
-	for _, table := range l.Tables {
-		live = append(live, quoted(l.Schema, table))
-	}
-	// From here on readers wait.
-	if err := run("lock the live tables", "lock table "+strings.Join(live, ", ")+" in access exclusive mode"); err != nil {
-		return err
-	}
-	views, err := viewsOn(ctx, tx, l.Projection)
-	if err != nil {
-		return err
-	}
-	for _, table := range l.Tables {
-		if err := copyGrants(ctx, tx, l.Schema, table, l.place.schema); err != nil {
-			return err
-		}
-	}
-	if err := dropOld(ctx, tx, l.Projection, l.place.role); err != nil {
-		return err
-	}
-	for _, table := range l.Tables {
-		err := run("put a live table aside", "alter table "+quoted(l.Schema, table)+" set schema "+quoted(oldSchema(l.Schema)))
+	for _, table := range live {
+		err := run("put a live table aside", "alter table "+quoted(b.Schema, table)+" set schema "+quoted(oldSchema(b.Schema)))
 		if err != nil {
 			return err
 		}
-		err = run("put a new table in place", "alter table "+quoted(l.place.schema, table)+" set schema "+quoted(l.Schema))
+	}
+	for _, table := range b.Tables {
+		err := run("put a new table in place", "alter table "+quoted(b.place.schema, table)+" set schema "+quoted(b.Schema))
 		if err != nil {
 			return err
 		}
@@ -232,7 +239,26 @@ func (b *rebuild) exchange(ctx context.Context, tx pgx.Tx) error {
 	if !b.config.DropOld {
 		return nil
 	}
-	return dropOld(ctx, tx, l.Projection, l.place.role)
+	return dropOld(ctx, tx, b.Projection, b.place.role)
+}
+
+// lockLive keeps everybody else from the live tables, and returns those that exist: where the projection has DDL, the
+// version before may have had fewer.
+func (b *rebuild) lockLive(ctx context.Context, tx pgx.Tx) (live []string, err error) {
+	tables, err := collect[tableFacts](ctx, tx, "look at the tables", tableFactsSQL, b.Schema, b.Tables)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, t := range tables {
+		if t.Exists {
+			live, names = append(live, t.Name), append(names, quoted(b.Schema, t.Name))
+		}
+	}
+	if _, err := tx.Exec(ctx, "lock table "+strings.Join(names, ", ")+" in access exclusive mode"); err != nil {
+		return nil, fmt.Errorf("lock the live tables: %w", err)
+	}
+	return live, nil
 }
 
 // DropOld drops the tables that a projection had before its last rebuild. Where there are none it does nothing. It is
@@ -242,11 +268,14 @@ func DropOld(ctx context.Context, pool *pgxpool.Pool, projection Projection) err
 	if err != nil {
 		return err
 	}
-	unlock, err := lockProjection(ctx, pool, projection.Name)
+	locks, err := newLocks(ctx, pool)
 	if err != nil {
 		return atBoundary("drop the old tables of "+projection.Name, err)
 	}
-	defer unlock()
+	defer locks.release(ctx)
+	if err := locks.take(ctx, projection.Name); err != nil {
+		return atBoundary("drop the old tables of "+projection.Name, err)
+	}
 	owner, err := checkTables(ctx, pool, projection)
 	if err != nil {
 		return atBoundary("drop the old tables of "+projection.Name, err)

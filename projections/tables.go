@@ -23,10 +23,6 @@ var (
 	viewFactsSQL string
 	//go:embed sql/schema_facts.sql
 	schemaFactsSQL string
-	//go:embed sql/copy_statements.sql
-	copyStatementsSQL string
-	//go:embed sql/grant_statements.sql
-	grantStatementsSQL string
 )
 
 // projectionLock is the advisory lock that a rebuild of a projection holds: the first eight bytes of
@@ -36,31 +32,39 @@ func projectionLock(name string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what counts
 }
 
-// lockProjection takes the lock for as long as a connection of its own lives, so that it never outlives the process. It
-// returns what ends both.
-func lockProjection(ctx context.Context, pool *pgxpool.Pool, name string) (unlock func(), err error) {
+// locks are the locks of several projections, held by a connection of its own, so that they never outlive the process.
+type locks struct {
+	conn *pgx.Conn
+}
+
+func newLocks(ctx context.Context, pool *pgxpool.Pool) (*locks, error) {
 	conn, err := ownConnection(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	unlock = func() {
-		// Closing alone would do, but returns before PostgreSQL has noticed; whoever comes next would be refused.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_, _ = conn.Exec(ctx, `select pg_advisory_unlock_all()`)
-		_ = conn.Close(ctx)
-	}
+	return &locks{conn: conn}, nil
+}
+
+// take takes the lock of one projection, at once or not at all.
+func (l *locks) take(ctx context.Context, name string) error {
 	var locked bool
-	err = conn.QueryRow(ctx, `select pg_try_advisory_lock($1)`, projectionLock(name)).Scan(&locked)
+	err := l.conn.QueryRow(ctx, `select pg_try_advisory_lock($1)`, projectionLock(name)).Scan(&locked)
 	if err != nil {
-		unlock()
-		return nil, fmt.Errorf("lock the projection: %w", err)
+		return fmt.Errorf("lock the projection: %w", err)
 	}
 	if !locked {
-		unlock()
-		return nil, errors.New("another rebuild of it is under way; wait for that one")
+		return errors.New("another rebuild of it is under way; wait for that one")
 	}
-	return unlock, nil
+	return nil
+}
+
+// release gives up all of them.
+func (l *locks) release(ctx context.Context) {
+	// Closing alone would do, but returns before PostgreSQL has noticed; whoever comes next would be refused.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, _ = l.conn.Exec(ctx, `select pg_advisory_unlock_all()`)
+	_ = l.conn.Close(ctx)
 }
 
 // ownConnection takes a connection out of the pool, for good: whatever is left in its session ends with it.
@@ -103,6 +107,8 @@ func checkTables(ctx context.Context, db database, p Projection) (owner string, 
 	for _, t := range tables {
 		name := p.Schema + "." + t.Name
 		switch {
+		case !t.Exists && p.DDL != "":
+			continue // the version before had no such table
 		case !t.Exists:
 			return "", fmt.Errorf("table %s does not exist; migrate first", name)
 		case len(t.Problems) > 0:
@@ -113,6 +119,9 @@ func checkTables(ctx context.Context, db database, p Projection) (owner string, 
 			return "", fmt.Errorf("table %s is owned by %s; rebuild as a member of that role", name, t.Owner)
 		}
 		owner = t.Owner
+	}
+	if owner == "" {
+		return "", fmt.Errorf("none of its tables exists in schema %s; migrate first", p.Schema)
 	}
 	views, err := viewsOn(ctx, db, p)
 	if err != nil {
@@ -158,22 +167,6 @@ func clearPath(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("set the search_path: %w", err)
 	}
 	return nil
-}
-
-// copyTable makes, in another schema, an empty table like a live one.
-func copyTable(ctx context.Context, tx pgx.Tx, schema, table, into string) error {
-	// A swap in the middle would move the table, with its indexes, while its definition is read.
-	if _, err := tx.Exec(ctx, "lock table "+quoted(schema, table)+" in access share mode"); err != nil {
-		return fmt.Errorf("lock table %s.%s: %w", schema, table, err)
-	}
-	doing := fmt.Sprintf("copy table %s.%s to schema %s", schema, table, into)
-	return execAll(ctx, tx, doing, copyStatementsSQL, schema, table, into)
-}
-
-// copyGrants gives a table in another schema the grants of the live one.
-func copyGrants(ctx context.Context, tx pgx.Tx, schema, table, into string) error {
-	doing := fmt.Sprintf("copy the grants of table %s.%s", schema, table)
-	return execAll(ctx, tx, doing, grantStatementsSQL, schema, table, into)
 }
 
 // execAll runs the statements that a query returns.

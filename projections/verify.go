@@ -66,7 +66,7 @@ func (v *verification) run(ctx context.Context) error {
 	}
 	err := pgx.BeginFunc(ctx, v.conn, func(tx pgx.Tx) error {
 		for _, table := range l.Tables {
-			if err := copyTable(ctx, tx, l.Schema, table, tempSchema); err != nil {
+			if err := (model{l.Projection, l.Schema}).copyTable(ctx, tx, table, tempSchema); err != nil {
 				return err
 			}
 		}
@@ -101,7 +101,8 @@ func (v *verification) run(ctx context.Context) error {
 }
 
 func (v *verification) advance(ctx context.Context, db database, through ledger.Position) error {
-	err := advance(ctx, db, v.source, []*lane{v.lane}, DefaultRebuildBatch, through, nil)
+	w := walk{db: db, from: v.source, lanes: []*lane{v.lane}, batch: DefaultRebuildBatch}
+	err := w.advance(ctx, through)
 	return errors.Join(err, v.lane.err)
 }
 

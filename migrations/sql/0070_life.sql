@@ -89,6 +89,14 @@ as $$
 declare
     v_meta daybook.meta;
 begin
+    -- A replica that is about to be promoted, or a restore that is not complete. Sessions outlive the promotion, so whoever
+    -- was let through here would go on in another life.
+    if pg_is_in_recovery() then
+        raise exception 'this server is in recovery: nobody reads the ledger here before it is promoted'
+            using errcode = 'read_only_sql_transaction',
+                  hint = 'Connect to the primary. Where this is to become it, wait.';
+    end if;
+
     select f.system_identifier, f.timeline, f.database_oid
     into check_life.system_identifier, check_life.timeline, check_life.database_oid
     from daybook.found_life() as f;

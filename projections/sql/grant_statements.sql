@@ -1,4 +1,5 @@
--- The statements that give table $2 of schema $3 the grants of the table of that name in schema $1, and no others.
+-- The statements that give table $2 of schema $3 the grants of the table of that name in schema $1, where both have the
+-- column; and unless $4, no others.
 with tables as (
     select c.oid, n.nspname, c.relowner, coalesce(c.relacl, acldefault('r', c.relowner)) as acl
     from pg_class as c
@@ -19,6 +20,7 @@ statements as (
         cross join lateral aclexplode(t.acl) as a
         where t.nspname = $3::text
     ) as g
+    where not $4::boolean
 
     union all
     select
@@ -31,6 +33,7 @@ statements as (
     cross join lateral aclexplode(t.acl) with ordinality
         as a (grantor, grantee, privilege_type, is_grantable, ordinal)
     where t.nspname = $1::text
+        and not ($4::boolean and a.grantee = t.relowner)
 
     union all
     select
@@ -47,6 +50,15 @@ statements as (
     cross join lateral aclexplode(b.attacl) with ordinality
         as a (grantor, grantee, privilege_type, is_grantable, ordinal)
     where t.nspname = $1::text
+        and exists (
+            select
+            from tables as o
+            join pg_attribute as d
+                on d.attrelid = o.oid
+                and d.attname = b.attname
+                and not d.attisdropped
+            where o.nspname = $3::text
+        )
 )
 select s.statement
 from statements as s

@@ -8,7 +8,11 @@ select
     array_remove(
         array[
             case when c.relkind <> 'r' then 'it is not a plain table' end,
-            case when c.relpersistence <> 'p' then 'it is unlogged or temporary' end,
+            -- The session's own temporary tables are a model that is about to be copied.
+            case
+                when c.relpersistence <> 'p' and n.oid is distinct from nullif(pg_my_temp_schema(), 0)
+                    then 'it is unlogged or temporary'
+            end,
             case when c.relrowsecurity then 'it has row security' end,
             case
                 when exists (

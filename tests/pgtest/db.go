@@ -106,7 +106,13 @@ func open(ctx context.Context, source *source, opts []Option) (*DB, error) {
 		return nil, fmt.Errorf("pgtest: create a database: %w", err)
 	}
 	db := &DB{URL: source.databaseURL(name), Name: name, source: source}
-	cfg, err := pgxpool.ParseConfig(db.URL)
+	var cfg *pgxpool.Config
+	if !o.empty {
+		err = mutate(ctx, db.URL)
+	}
+	if err == nil {
+		cfg, err = pgxpool.ParseConfig(db.URL)
+	}
 	if err == nil {
 		cfg.MaxConns = o.maxConns
 		cfg.ConnConfig.RuntimeParams["application_name"] = o.appName

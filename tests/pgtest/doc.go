@@ -33,6 +33,8 @@
 // of it. Names say which process made them, and when; those whose process has gone without dropping
 // them are dropped by the next.
 //
+// DAYBOOK_TEST_MUTATION names a file of SQL to run in each of them: see the command tests/mutation.
+//
 // Crash, restart and log tests do to a server what others must not see: [NewCluster] gives them one
 // of their own, with fsync on.
 package pgtest

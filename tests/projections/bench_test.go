@@ -37,7 +37,7 @@ func fill(b *testing.B, db *pgtest.DB, count, keys int) {
 func startOver(b *testing.B, db *pgtest.DB) {
 	b.Helper()
 	b.StopTimer()
-	db.Exec(b, `truncate daybook.view_key, daybook.view_conflict, daybook.view_decision_rate; delete from daybook.cursor`)
+	db.Exec(b, `truncate daybook.view_key, daybook.view_conflict, daybook.view_decision_rate, daybook.view_job; delete from daybook.cursor`)
 	db.Exec(b, `checkpoint`)
 	b.StartTimer()
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/daybook-go/daybook/tests/pgtest"
 )
 
-// views are the rows of the three built-in views as text, by primary key.
-type views struct{ Rates, Keys, Conflicts map[string]string }
+// views are the rows of the built-in views as text, by primary key.
+type views struct{ Rates, Keys, Conflicts, Jobs map[string]string }
 
 // modelKey is what the model knows of one key.
 type modelKey struct {
@@ -96,7 +96,7 @@ func model(t testing.TB, db *pgtest.DB) views {
 			k.reject++
 		}
 	}
-	v := views{map[string]string{}, map[string]string{}, conflicts}
+	v := views{map[string]string{}, map[string]string{}, conflicts, modelJobs(t, db)}
 	for rate, count := range rates {
 		v.Rates[rate] = fmt.Sprint(count, firsts[rate])
 	}
@@ -110,7 +110,7 @@ func model(t testing.TB, db *pgtest.DB) views {
 // stored reads the same from the live tables.
 func stored(t testing.TB, db *pgtest.DB) views {
 	t.Helper()
-	v := views{map[string]string{}, map[string]string{}, map[string]string{}}
+	v := views{map[string]string{}, map[string]string{}, map[string]string{}, storedJobs(t, db)}
 	utc := func(at *time.Time) time.Time {
 		if at == nil {
 			return time.Time{}
@@ -170,6 +170,107 @@ func stored(t testing.TB, db *pgtest.DB) views {
 			return nil
 		})
 	return v
+}
+
+// modelJob is what the model knows of one job.
+type modelJob struct {
+	State, Queue, Type           string
+	Attempt, Budget              int
+	Digest, Scope, Preview       string
+	Source                       string
+	Accepted, Started, Done, Due time.Time
+	First, Last                  ledger.Position
+}
+
+// modelJobs is the part of the model that knows jobs.
+func modelJobs(t testing.TB, db *pgtest.DB) map[string]string {
+	t.Helper()
+	jobs := map[uuid.UUID]*modelJob{}
+	for event, err := range ledger.All(t.Context(), db.Pool, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, known := map[ledger.Kind]string{
+			ledger.KindAccepted: "waiting", ledger.KindReplaced: "waiting", ledger.KindJobRedriven: "waiting",
+			ledger.KindJobReleased: "waiting", ledger.KindJobAttemptFailed: "waiting", ledger.KindJobLeaseExpired: "waiting",
+			ledger.KindJobStarted: "active", ledger.KindJobSucceeded: "succeeded", ledger.KindJobFailed: "failed",
+			ledger.KindJobCancelled: "cancelled", ledger.KindJobPurged: "purged",
+		}[event.Kind]
+		if !known {
+			continue
+		}
+		var body struct {
+			Queue, Type string
+			Attempt     int
+			Budget      int       `json:"attempt_budget"`
+			RunAt       time.Time `json:"run_at"`
+			SourceJobID string    `json:"source_job_id"`
+		}
+		if err := json.Unmarshal(event.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		j := jobs[event.JobID]
+		if j == nil {
+			j = &modelJob{First: event.Position}
+			jobs[event.JobID] = j
+		}
+		j.Last, j.State, j.Queue, j.Type, j.Attempt, j.Budget = event.Position, state, body.Queue, body.Type, body.Attempt, body.Budget
+		switch event.Kind {
+		case ledger.KindAccepted:
+			j.Accepted, j.Digest, j.Scope, j.Preview = event.RecordedAt, string(event.KeyDigest()), event.Scope, event.KeyPreview
+		case ledger.KindJobRedriven:
+			j.Accepted, j.Source = event.RecordedAt, body.SourceJobID
+		}
+		j.Due = time.Time{}
+		switch state {
+		case "waiting":
+			j.Due = event.RecordedAt
+			if !body.RunAt.IsZero() {
+				j.Due = body.RunAt.Truncate(time.Microsecond)
+			}
+		case "active":
+			j.Started = event.RecordedAt
+		default:
+			j.Done = event.RecordedAt
+		}
+	}
+	texts := map[string]string{}
+	for id, j := range jobs {
+		texts[id.String()] = fmt.Sprintf("%+v", *j)
+	}
+	return texts
+}
+
+// storedJobs reads the same from the live table.
+func storedJobs(t testing.TB, db *pgtest.DB) map[string]string {
+	t.Helper()
+	rows, err := db.Pool.Query(t.Context(), `
+		select job_id, state, queue, type, attempt, attempt_budget, coalesce(key_digest, ''), coalesce(scope, ''),
+			coalesce(key_preview, ''), coalesce(source_job_id::text, ''), accepted_at, started_at, finished_at, next_run_at,
+			first_position, last_position
+		from daybook.view_job`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	var id uuid.UUID
+	var j modelJob
+	var at [4]*time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &j.State, &j.Queue, &j.Type, &j.Attempt, &j.Budget, &j.Digest, &j.Scope, &j.Preview,
+		&j.Source, &at[0], &at[1], &at[2], &at[3], &j.First, &j.Last}, func() error {
+		for i, to := range []*time.Time{&j.Accepted, &j.Started, &j.Done, &j.Due} {
+			*to = time.Time{}
+			if at[i] != nil {
+				*to = at[i].UTC()
+			}
+		}
+		texts[id.String()] = fmt.Sprintf("%+v", j)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
 }
 
 // mustEqualModel fails the test where the live tables are not what the events say.

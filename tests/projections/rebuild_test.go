@@ -27,7 +27,8 @@ func rebuild(t testing.TB, db *pgtest.DB, p projections.Projection, config proje
 // damage makes every live row wrong, so that only a rebuild can have put things right.
 func damage(t testing.TB, db *pgtest.DB) {
 	t.Helper()
-	db.Exec(t, `delete from daybook.view_conflict; update daybook.view_key set conflicts = 1000; delete from daybook.view_decision_rate`)
+	db.Exec(t, `delete from daybook.view_conflict; update daybook.view_key set conflicts = 1000; delete from daybook.view_decision_rate;
+		update daybook.view_job set queue = 'damaged'`)
 }
 
 func TestRebuild(t *testing.T) {
@@ -39,11 +40,16 @@ func TestRebuild(t *testing.T) {
 	for _, p := range projections.Builtin() {
 		var seen []projections.Progress
 		result := rebuild(t, db, p, projections.RebuildConfig{
-			BatchSize: 300,
-			Progress:  func(p projections.Progress) { seen = append(seen, p) },
+			BatchSize: 300, Slices: 3,
+			Progress: func(p projections.Progress) { seen = append(seen, p) },
 		})
 		result.Took = 0
-		want := projections.RebuildResult{Projection: p.Name, Version: 1, Position: 1000, Swapped: true, OldSchema: "daybook_old"}
+		want := projections.RebuildResult{
+			Projection: p.Name, Version: 1, Position: 1000, Swapped: true, OldSchema: "daybook_old", Slices: 3,
+		}
+		if p.Slicing == projections.SliceNone {
+			want.Slices = 1
+		}
 		if diff := cmp.Diff(want, result); diff != "" {
 			t.Errorf("result (-want +got):\n%s", diff)
 		}
@@ -155,7 +161,7 @@ func TestRebuildKeepsTheShapeOfTheTables(t *testing.T) {
 			t.Errorf("the rebuilt table (-want +got):\n%s", diff)
 		}
 	}
-	for _, table := range []string{"view_key", "view_conflict", "view_decision_rate"} {
+	for _, table := range []string{"view_key", "view_conflict", "view_decision_rate", "view_job"} {
 		want := shape(t, db, "daybook."+table)
 		rebuild(t, db, builtin(t, table), projections.RebuildConfig{})
 		if diff := cmp.Diff(want, shape(t, db, "daybook."+table)); diff != "" {

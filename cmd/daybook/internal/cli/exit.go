@@ -31,7 +31,7 @@ func ExitCodes() []ExitCode {
 		{ExitFailure, "failed: the error and a hint are on standard error"},
 		{ExitUsage, "called wrongly, or a request out of its bounds; nothing was done"},
 		{ExitConflict, "enqueue: the key is bound to different work; the rejection is recorded"},
-		{ExitUnequal, "verify: a projection differs from the ledger; status --check: unhealthy"},
+		{ExitUnequal, "verify: something differs from the ledger; status --check: unhealthy; doctor: something needs you"},
 		{ExitUnknown, "enqueue: the answer was lost; repeat the request with its key to learn what was decided"},
 		{ExitInterrupted, "interrupted before it was done"},
 	}

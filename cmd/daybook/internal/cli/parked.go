@@ -65,8 +65,14 @@ func (a *app) parked(ctx context.Context, pool *pgxpool.Pool, filter outbox.Park
 		rows = append(rows, row)
 	}
 	columns := []show.Column{
-		{Title: "relay"}, {Title: "position", Number: true}, {Title: "kind"}, {Title: "job_id"}, {Title: "key"},
-		{Title: "attempts", Number: true}, {Title: "parked_at"}, {Title: "reason"},
+		{Title: "relay"},
+		{Title: "position", Number: true},
+		{Title: "kind"},
+		{Title: "job_id"},
+		{Title: "key"},
+		{Title: "attempts", Number: true},
+		{Title: "parked_at"},
+		{Title: "reason"},
 	}
 	if filter.Redriven {
 		columns = append(columns, show.Column{Title: "redriven_at"})

@@ -20,9 +20,11 @@ type statusReport struct {
 	// Rebuilding are rebuilds that are under way or were left unfinished.
 	Rebuilding []readerStage `json:"rebuilding,omitempty"`
 	// Listeners is null where the user may not know.
-	Listeners *int64     `json:"listeners"`
-	Gaps      gapsReport `json:"gaps"`
-	Swept     int64      `json:"swept"`
+	Listeners *int64         `json:"listeners"`
+	Runners   []runnerReport `json:"runners"`
+	Parked    parkedReport   `json:"parked"`
+	Gaps      gapsReport     `json:"gaps"`
+	Swept     int64          `json:"swept"`
 	// Unhealthy is there with --check only.
 	Unhealthy []string `json:"unhealthy,omitempty"`
 }
@@ -48,6 +50,19 @@ type readerStage struct {
 	MovedSeconds float64         `json:"moved_seconds"`
 }
 
+type runnerReport struct {
+	Name        string            `json:"name"`
+	Kind        ledger.RunnerKind `json:"kind"`
+	Host        string            `json:"host"`
+	PID         int32             `json:"pid"`
+	BeatSeconds float64           `json:"beat_seconds"`
+}
+
+type parkedReport struct {
+	Events     int64   `json:"events"`
+	AgeSeconds float64 `json:"age_seconds"`
+}
+
 type gapsReport struct {
 	Count       int64            `json:"count"`
 	IDs         int64            `json:"ids"`
@@ -71,8 +86,9 @@ func newStatusReport(s ledger.Status) statusReport {
 		At: s.At, Epoch: s.Epoch, Swept: s.Swept,
 		Committed: committedStage{int64(s.Head) + s.Unsequenced.Events, s.Estimated},
 		Sequenced: sequencedStage{s.Head, s.HeadAge.Seconds(), s.Unsequenced.Events, s.Unsequenced.Age.Seconds()},
-		Published: []readerStage{}, Projected: []readerStage{},
-		Gaps: gapsReport{Count: s.Gaps.Count, IDs: s.Gaps.IDs, OldestStamp: s.Gaps.OldestStamp},
+		Published: []readerStage{}, Projected: []readerStage{}, Runners: []runnerReport{},
+		Parked: parkedReport{s.Parked.Events, s.Parked.Age.Seconds()},
+		Gaps:   gapsReport{Count: s.Gaps.Count, IDs: s.Gaps.IDs, OldestStamp: s.Gaps.OldestStamp},
 	}
 	if s.Listeners >= 0 {
 		r.Listeners = &s.Listeners
@@ -88,6 +104,9 @@ func newStatusReport(s ledger.Status) statusReport {
 		case readerGroup:
 			r.Published = append(r.Published, stage)
 		}
+	}
+	for _, runner := range s.Runners {
+		r.Runners = append(r.Runners, runnerReport{runner.Name, runner.Kind, runner.Host, runner.PID, runner.BeatAge.Seconds()})
 	}
 	if h := s.Gaps.Holder; h != nil {
 		holder := &gapHolderReport{XID: h.XID, PID: h.PID, GID: h.GID, Database: h.Database, ApplicationName: h.ApplicationName, State: h.State}
@@ -145,6 +164,14 @@ func (r statusReport) write(a *app) error {
 		return err
 	}
 	fmt.Fprintf(a.Stdout, "\n%s\n%s\n", r.running(), r.Gaps.line())
+	for _, runner := range r.Runners {
+		fmt.Fprintf(a.Stdout, "%s: heard of %s, process %d on %s\n", runnerName(ledger.RunnerStatus{Name: runner.Name, Kind: runner.Kind}),
+			moved(runner.BeatSeconds, true), runner.PID, show.Or(runner.Host))
+	}
+	if r.Parked.Events > 0 {
+		fmt.Fprintf(a.Stdout, "parked: %s, the first %s; see daybook parked\n", show.Plural(r.Parked.Events, "event", "events"),
+			moved(r.Parked.AgeSeconds, true))
+	}
 	if r.Swept > 0 {
 		fmt.Fprintf(a.Stdout, "a sweep found %s that sequencing had missed: please report it\n", show.Plural(r.Swept, "event", "events"))
 	}

@@ -3,81 +3,173 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-go/daybook/cmd/daybook/internal/show"
+	"github.com/daybook-go/daybook/commands"
 	"github.com/daybook-go/daybook/ledger"
 	"github.com/daybook-go/daybook/projections"
 )
 
+// What can be verified besides the projections.
+const (
+	verifyLedger = "ledger"
+	verifyState  = "state"
+)
+
 func (a *app) verifyCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:     "verify [NAME...]",
-		Short:   "Compare projections with what the ledger says",
+		Short:   "Compare the ledger, bindings and jobs, and projections with the events",
 		GroupID: groupLook,
-		Long: `Computes projections anew, all of them or the named ones, up to where their tables have come, and compares the two.
-Runners go on meanwhile, and nothing is changed. The exit code is 4 where a row is missing, extra or different.`,
-		ValidArgs: projectionNames(),
+		Long: `Verifies what is named, or everything:
+
+  ledger  positions are dense, every event has one, and its stored bytes still have the hash they were sequenced with
+  state   bindings and jobs are what their events add up to
+  NAME    a projection's tables are what the events fold to, up to where they have come
+
+Writers and runners go on meanwhile, and nothing is changed. The exit code is 4 where anything is missing, extra or
+different. It reads every event, several times.`,
+		ValidArgs: append([]string{verifyLedger, verifyState}, projectionNames()...),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			chosen, err := chosenProjections(names)
-			if err != nil {
-				return err
+			if all && len(names) > 0 {
+				return usagef("without names it verifies everything anyway", "--all and names contradict each other")
 			}
-			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error { return a.verify(cmd.Context(), pool, chosen) })
+			others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == verifyLedger || name == verifyState })
+			chosen, err := chosenProjections(others)
+			if err != nil {
+				return usagef("they are "+strings.Join(append([]string{verifyLedger, verifyState}, projectionNames()...), ", "), "%v", err)
+			}
+			if len(names) > 0 && len(others) == 0 {
+				chosen = nil
+			}
+			v := verification{
+				app: a, projections: chosen,
+				ledger: len(names) == 0 || slices.Contains(names, verifyLedger),
+				state:  len(names) == 0 || slices.Contains(names, verifyState),
+			}
+			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error { return v.run(cmd.Context(), pool) })
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "verify everything; the default without names")
+	return cmd
 }
 
-func (a *app) verify(ctx context.Context, pool *pgxpool.Pool, chosen []projections.Projection) error {
-	var reports []projections.Report
+// verification is one run of daybook verify.
+type verification struct {
+	*app
+	ledger, state bool
+	projections   []projections.Projection
+}
+
+// verifyReport is what it found.
+type verifyReport struct {
+	OK          bool                   `json:"ok"`
+	Ledger      *ledger.Report         `json:"ledger,omitempty"`
+	State       *commands.VerifyReport `json:"state,omitempty"`
+	Projections []projections.Report   `json:"projections,omitempty"`
+}
+
+func (v *verification) run(ctx context.Context, pool *pgxpool.Pool) error {
+	report := verifyReport{OK: true}
 	var unequal []string
-	for _, p := range chosen {
-		report, err := projections.Verify(ctx, pool, p)
+	if v.ledger {
+		meter := show.NewMeter(v.Stderr, "verifying the ledger")
+		found, err := ledger.Verify(ctx, pool, func(done, of ledger.Position) { v.progress(meter, int64(done), int64(of)) })
+		meter.End()
 		if err != nil {
 			return err
 		}
-		reports = append(reports, report)
-		if !report.OK {
+		if report.Ledger = &found; !found.OK {
+			unequal = append(unequal, verifyLedger)
+		}
+	}
+	if v.state {
+		meter := show.NewMeter(v.Stderr, "verifying bindings and jobs")
+		found, err := commands.Verify(ctx, pool, func(done, of int) { v.progress(meter, int64(done), int64(of)) })
+		meter.End()
+		if err != nil {
+			return err
+		}
+		if report.State = &found; !found.OK {
+			unequal = append(unequal, verifyState)
+		}
+	}
+	for _, p := range v.projections {
+		found, err := projections.Verify(ctx, pool, p)
+		if err != nil {
+			return err
+		}
+		report.Projections = append(report.Projections, found)
+		if !found.OK {
 			unequal = append(unequal, p.Name)
 		}
 	}
+	report.OK = len(unequal) == 0
 	var err error
-	if a.json {
-		err = show.Document(a.Stdout, struct {
-			OK          bool                 `json:"ok"`
-			Projections []projections.Report `json:"projections"`
-		}{len(unequal) == 0, reports})
+	if v.json {
+		err = show.Document(v.Stdout, report)
 	} else {
-		err = a.verifyTable(reports)
+		err = report.write(v.app)
 	}
-	if err != nil || len(unequal) == 0 {
+	if err != nil || report.OK {
 		return err
 	}
-	return &failure{
-		code: ExitUnequal, message: "not equal to the ledger: " + strings.Join(unequal, ", "),
-		hint: "daybook rebuild " + unequal[0] + " builds it anew",
+	return &failure{code: ExitUnequal, message: "not equal to the ledger: " + strings.Join(unequal, ", "), hint: verifyHint(unequal)}
+}
+
+// progress is shown where somebody watches.
+func (v *verification) progress(meter *show.Meter, done, of int64) {
+	if meter.Terminal() {
+		meter.Report(show.Progress{Done: done, Of: of, Percent: 100 * float64(done) / float64(max(of, 1))})
 	}
 }
 
-func (a *app) verifyTable(reports []projections.Report) error {
-	var rows [][]string
-	for _, r := range reports {
-		for _, t := range r.Tables {
-			verdict := "equal"
-			if t.Missing+t.Extra+t.Different > 0 {
-				verdict = "not equal"
-			}
-			rows = append(rows, []string{
-				r.Projection, show.Count(int64(r.Position)), t.Table, show.Count(t.Rows), show.Count(t.Missing), show.Count(t.Extra),
-				show.Count(t.Different), position(t.FirstPosition), verdict,
-			})
+func verifyHint(unequal []string) string {
+	for _, name := range unequal {
+		if name != verifyLedger && name != verifyState {
+			return "daybook rebuild " + name + " builds it anew"
 		}
 	}
+	if unequal[0] == verifyLedger {
+		return "an event is never altered: find out who could, and compare with a backup; daybook doctor tells of a restore"
+	}
+	return "somebody has written to daybook's tables past its functions, or it is a defect: please report it"
+}
+
+func (r verifyReport) write(a *app) error {
+	if r.Ledger != nil {
+		verdict := "sound"
+		if !r.Ledger.OK {
+			verdict = "damaged"
+		}
+		fmt.Fprintf(a.Stdout, "ledger: %s up to position %s, %s\n", verdict, show.Count(int64(r.Ledger.Position)),
+			show.Plural(r.Ledger.Events, "event", "events"))
+		for _, d := range r.Ledger.Damages {
+			fmt.Fprintf(a.Stdout, "ledger: %s, %s%s: %s\n", d.Kind, show.Count(d.Count), firstOf(d), d.Detail)
+		}
+	}
+	var rows [][]string
+	if r.State != nil {
+		for _, t := range r.State.Tables {
+			rows = append(rows, verifyRow(verifyState, r.State.Position, t.Table, t.Rows, t.Missing, t.Extra, t.Different, t.FirstPosition))
+		}
+	}
+	for _, p := range r.Projections {
+		for _, t := range p.Tables {
+			rows = append(rows, verifyRow(p.Projection, p.Position, t.Table, t.Rows, t.Missing, t.Extra, t.Different, t.FirstPosition))
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
 	err := show.Table(a.Stdout, []show.Column{
-		{Title: "projection"},
+		{Title: "verified"},
 		{Title: "position", Number: true},
 		{Title: "table"},
 		{Title: "rows", Number: true},
@@ -86,22 +178,61 @@ func (a *app) verifyTable(reports []projections.Report) error {
 		{Title: "different", Number: true},
 		{Title: "first_position", Number: true},
 		{Title: "is"},
-	}, rows, "no projections")
+	}, rows, "")
 	if err != nil {
 		return err
 	}
-	for _, r := range reports {
-		for _, t := range r.Tables {
+	r.writeSamples(a)
+	return nil
+}
+
+func (r verifyReport) writeSamples(a *app) {
+	line := func(table, row, kind string, columns []string) {
+		text := fmt.Sprintf("%s: row %s is %s", table, row, kind)
+		if len(columns) > 0 {
+			text += " in " + strings.Join(columns, ", ")
+		}
+		fmt.Fprintln(a.Stdout, show.Clean(text))
+	}
+	if r.State != nil {
+		for _, t := range r.State.Tables {
 			for _, d := range t.Samples {
-				line := fmt.Sprintf("%s: row %s is %s", t.Table, d.Key, d.Kind)
-				if len(d.Columns) > 0 {
-					line += " in " + strings.Join(d.Columns, ", ")
+				row := "of job " + d.JobID.String()
+				if d.KeyDigest != "" {
+					row += ", key " + string(d.KeyDigest)
 				}
-				fmt.Fprintln(a.Stdout, show.Clean(line))
+				line(t.Table, row, d.Kind, d.Columns)
 			}
 		}
 	}
-	return nil
+	for _, p := range r.Projections {
+		for _, t := range p.Tables {
+			for _, d := range t.Samples {
+				line(t.Table, d.Key, d.Kind, d.Columns)
+			}
+		}
+	}
+}
+
+func verifyRow(name string, at ledger.Position, table string, rows, missing, extra, different int64, first ledger.Position) []string {
+	verdict := "equal"
+	if missing+extra+different > 0 {
+		verdict = "not equal"
+	}
+	return []string{
+		name, show.Count(int64(at)), table, show.Count(rows), show.Count(missing), show.Count(extra), show.Count(different),
+		position(first), verdict,
+	}
+}
+
+func firstOf(d ledger.Damage) string {
+	switch {
+	case d.FirstPosition > 0:
+		return " from position " + show.Count(int64(d.FirstPosition))
+	case d.FirstEventID > 0:
+		return " from event " + show.Count(d.FirstEventID)
+	}
+	return ""
 }
 
 func position(p ledger.Position) string {

@@ -37,6 +37,9 @@ func NewMeter(out io.Writer, about string) *Meter {
 	return &Meter{out: out, about: about, terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
+// Terminal reports whether somebody watches.
+func (m *Meter) Terminal() bool { return m.terminal }
+
 // Report shows how far it is. A failed write is no reason to end the work.
 func (m *Meter) Report(p Progress) {
 	if !m.terminal {
