@@ -38,17 +38,19 @@ func foldConflicts(ctx context.Context, tx pgx.Tx, events []ledger.Event) error 
 		fields                           []string
 		requestDigests, existingRequests []string
 	)
-	for _, event := range events {
+	bodies := newBodies()
+	for i := range events {
+		event := &events[i]
 		var body conflictBody
-		if err := readBody(event, &body, &body.decisionBody); err != nil {
+		if err := bodies.read(event, &body, &body.decisionBody); err != nil {
 			return err
 		}
 		if event.KeyHash == nil {
-			return BadEvent(event, errors.New("a rejection without a key"))
+			return BadEvent(*event, errors.New("a rejection without a key"))
 		}
 		names, err := json.Marshal(append([]string{}, body.Fields...))
 		if err != nil {
-			return BadEvent(event, err)
+			return BadEvent(*event, err)
 		}
 		positions = append(positions, int64(event.Position))
 		rejectedAts = append(rejectedAts, instant(event.RecordedAt))

@@ -40,10 +40,11 @@ type rateKey struct {
 type rateCount struct{ decisions, firstPosition int64 }
 
 func foldDecisionRate(ctx context.Context, tx pgx.Tx, events []ledger.Event) error {
-	counts := map[rateKey]rateCount{}
-	for _, event := range events {
+	counts, bodies := map[rateKey]rateCount{}, newBodies()
+	for i := range events {
+		event := &events[i]
 		var body decisionBody
-		if err := readBody(event, &body, &body); err != nil {
+		if err := bodies.read(event, &body, &body); err != nil {
 			return err
 		}
 		// Times before 1970 are rounded down, too.

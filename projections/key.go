@@ -46,7 +46,7 @@ type keyChange struct {
 }
 
 func foldKeys(ctx context.Context, tx pgx.Tx, events []ledger.Event) error {
-	changes := make(map[ledger.KeyHash]*keyChange, len(events))
+	changes, bodies := make(map[ledger.KeyHash]*keyChange, len(events)), newBodies()
 	for i := range events {
 		event := &events[i]
 		if event.KeyHash == nil {
@@ -57,7 +57,7 @@ func foldKeys(ctx context.Context, tx pgx.Tx, events []ledger.Event) error {
 			change = &keyChange{first: event.Position, jobID: event.JobID}
 			changes[*event.KeyHash] = change
 		}
-		if err := change.add(event); err != nil {
+		if err := change.add(event, bodies); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func foldKeys(ctx context.Context, tx pgx.Tx, events []ledger.Event) error {
 }
 
 // add is the fold of one event; what the statement does to a row with a whole batch agrees with it.
-func (c *keyChange) add(event *ledger.Event) error {
+func (c *keyChange) add(event *ledger.Event, bodies *bodies) error {
 	c.last, c.scope, c.preview = event.Position, event.Scope, event.KeyPreview
 	switch event.Kind {
 	case ledger.KindBindingExpired:
@@ -93,7 +93,7 @@ func (c *keyChange) add(event *ledger.Event) error {
 	}
 
 	var body decisionBody
-	if err := readBody(*event, &body, &body); err != nil {
+	if err := bodies.read(event, &body, &body); err != nil {
 		return err
 	}
 	// A replacement may move the end of the binding; the job stays.
