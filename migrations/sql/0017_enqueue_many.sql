@@ -61,6 +61,7 @@ set enable_mergejoin = off
 as $$
 declare
     v_count     constant integer  := cardinality(p_type);
+    v_vouched   constant boolean  := p_request is not null;
     -- How old the clock of an uncontended claim may be. A claim that took longer has waited, and is dated anew.
     c_claim_age constant interval := interval '10 milliseconds' + v_count * interval '0.2 milliseconds';
     v_now       timestamptz;
@@ -170,25 +171,9 @@ begin
                         end))
                         and (r.key_hash is null or v_first is null
                             or v_first > all (daybook.key_ring(r.key_hash, r.other_hashes)))
-                        -- First what nearly every request is, then the whole question.
+                        -- See daybook.enqueue for who vouches.
                         and (
-                            octet_length(r.type) between 1 and 200
-                            and b.payload_bytes <= 16777216
-                            and octet_length(r.queue) between 1 and 200
-                            and r.priority between 0 and 100
-                            and r.attempt_budget between 1 and 100
-                            and octet_length(r.request_digest) = 33
-                            and r.mode = 'idempotency'
-                            and octet_length(r.key_hash) = 32
-                            and octet_length(r.key_preview) <= 64
-                            and octet_length(r.scope) <= 256
-                            and ascii(r.scope) between 33 and 126
-                            and r.window_ms between 1 and 31536000000
-                            and num_nonnulls(
-                                r.concurrency_key, r.tags, r.retry_kind, r.retry_initial_ms, r.retry_max_ms, r.run_at,
-                                r.deadline, r.execution_timeout_ms, r.other_hashes, r.max_wait_ms, r.schedule,
-                                r.follow_up
-                            ) = 0
+                            v_vouched
                             or daybook.invalid_field(
                                 r.type, b.payload_bytes, r.queue, r.priority, r.concurrency_key, r.tags::text[],
                                 r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms, r.run_at,
@@ -396,7 +381,7 @@ begin
                 i.type, i.payload, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget,
                 i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.run_at, i.deadline, i.execution_timeout_ms,
                 i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms, i.max_wait_ms, i.schedule,
-                i.follow_up, i.request_digest, p_traceparent, i.request
+                i.follow_up, i.request_digest, p_traceparent, case when v_vouched then i.request end
             ) as d
         loop
             job_ids[v_result.ordinal] := v_result.job_id;
