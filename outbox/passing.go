@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"io"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,4 +41,10 @@ func mayPass(err error) bool {
 		moment  passing
 	)
 	return errors.As(err, &moment) || errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err)
+}
+
+// mayPassOutside is mayPass for what is done outside of folds. There an unexpected end is that of a connection, whose server
+// was killed in mid-answer; in a fold it may as well be that of a body, and stays.
+func mayPassOutside(err error) bool {
+	return mayPass(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }

@@ -96,7 +96,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case errors.Is(err, errLeaseLost), errors.Is(err, ledger.ErrCursorMoved):
 			r.config.Logger.Warn("daybook: another process works under this relay's name", slog.Any("error", err))
-		case err != nil && mayPass(err):
+		case err != nil && mayPassOutside(err):
 			r.config.Logger.Warn("daybook: the relay could not go on, trying again", slog.Any("error", err))
 			pause(ctx, r.config.RetryInterval)
 		case err != nil:

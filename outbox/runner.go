@@ -249,7 +249,7 @@ func (r *runner) failedToBegin(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	if mayPass(err) {
+	if mayPassOutside(err) {
 		r.logger.Warn("daybook: could not look for events, trying again", slog.Any("error", err))
 		r.opened, r.head = false, 0
 		pause(ctx, r.projector.config.RetryInterval)

@@ -91,20 +91,37 @@ begin
         outcome := 'retry';
         return;
     end if;
+    -- A job that has begun must not be held here: workers lock several of those at once, in the order of their ids, and
+    -- a batch of requests comes to them in the order of their keys. Mostly nobody holds the job, and this is all.
     select j.*
     into v_job
     from daybook.job as j
     where j.job_id = v_binding.job_id
         and j.state in ('scheduled', 'ready')
         and j.attempt = 0
-    for no key update;
+    for no key update skip locked;
     if not found then
-        -- It has begun, or is gone, and nothing changes that back. It must not be locked: a worker locks several jobs
-        -- in the order of their ids, a batch of requests comes to them in the order of their keys.
+        -- It has begun or is gone, and nothing changes that back; or somebody is at it just now.
         select j.*
         into v_job
         from daybook.job as j
         where j.job_id = v_binding.job_id;
+        if v_job.state in ('scheduled', 'ready') and v_job.attempt = 0 then
+            begin
+                select j.*
+                into v_job
+                from daybook.job as j
+                where j.job_id = v_binding.job_id
+                for no key update;
+                if v_job.state not in ('scheduled', 'ready') or v_job.attempt > 0 then
+                    raise sqlstate 'DB003';
+                end if;
+            exception
+                when sqlstate 'DB003' then
+                    -- A worker was faster. The subtransaction gives the lock back; the variable keeps what was read.
+                    null;
+            end;
+        end if;
     end if;
     v_now := daybook.clock();
 

@@ -19,6 +19,15 @@ statements as (
         from tables as t
         cross join lateral aclexplode(t.acl) as a
         where t.nspname = $3::text
+            -- A table that is new with this version has nobody to take its owner's grants from.
+            and (
+                a.grantee <> t.relowner
+                or exists (
+                    select
+                    from tables as o
+                    where o.nspname = $1::text
+                )
+            )
     ) as g
     where not $4::boolean
 

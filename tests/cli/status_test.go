@@ -51,6 +51,22 @@ func testStatusCheck(t *testing.T, d daybook) {
 	following.next(t)
 	projecting.end(t, os.Interrupt)
 	check(4, "unhealthy: nobody listens")
+
+	// Who has run once is missed, although his lag is 0 and nobody has to listen; until he is not to run any more.
+	db.Exec(t, `update daybook.runner_beat set beat_at = beat_at - interval '1 hour'`)
+	check(4, "unhealthy: projection view_key is not running: last heard of 1 h 0 min ago, process ", "--poll-only")
+	check(0, "view_key  ", "--poll-only", "--max-beat-age", "2h")
+	for _, name := range []string{"view_conflict", "view_decision_rate", "view_job", "projection:view_key"} {
+		d.ok(t, call{args: []string{"status", "--forget", name}, url: db.URL})
+	}
+	if r := d.run(t, call{args: []string{"status", "--forget", "view_key"}, url: db.URL}); r.code != 1 || !strings.Contains(r.stderr, "has ever been heard of") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	// Parked events want somebody, too.
+	db.Exec(t, `insert into daybook.parked (relay, position, event_id, attempts, order_key, reason) values ('nats', 1, 1, 5, '\x00', 'too large')`)
+	check(4, "unhealthy: 1 event is parked, the first ", "--poll-only")
+	check(0, "parked: 1 event, the first ", "--poll-only", "--max-parked", "1")
+	db.Exec(t, `update daybook.parked set redriven_at = now()`)
 	check(0, "nobody listens", "--poll-only")
 	if r := d.run(t, call{args: []string{"status", "--check"}, url: db.RoleURL("daybook_operator")}); r.code != 0 || !strings.Contains(r.stdout, "running: not known") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)

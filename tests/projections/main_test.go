@@ -2,9 +2,15 @@
 package projections_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/daybook-go/daybook/tests/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(victimURL); url != "" {
+		os.Exit(rebuildUntilKilled(url))
+	}
+	pgtest.Main(m)
+}

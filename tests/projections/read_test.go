@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybook-go/daybook/commands"
@@ -160,6 +161,9 @@ func TestReadMethodsCheckTheirBounds(t *testing.T) {
 		if _, err := projections.Conflicts(ctx, db.Pool, projections.ConflictFilter{Limit: limit}); err == nil {
 			t.Errorf("conflicts took the limit %d", limit)
 		}
+		if _, err := projections.Jobs(ctx, db.Pool, projections.JobFilter{Limit: limit}); err == nil {
+			t.Errorf("jobs took the limit %d", limit)
+		}
 	}
 	for _, digest := range []string{"xyz", "AB", "0123456789abc", "ab%"} {
 		if _, err := projections.Keys(ctx, db.Pool, projections.KeyFilter{KeyDigest: digest}); err == nil {
@@ -167,6 +171,14 @@ func TestReadMethodsCheckTheirBounds(t *testing.T) {
 		}
 		if _, err := projections.Conflicts(ctx, db.Pool, projections.ConflictFilter{KeyDigest: digest}); err == nil {
 			t.Errorf("conflicts took the digest %q", digest)
+		}
+		if _, err := projections.Jobs(ctx, db.Pool, projections.JobFilter{KeyDigest: digest}); err == nil {
+			t.Errorf("jobs took the digest %q", digest)
+		}
+	}
+	for _, state := range []string{"waiting", "Ready", "done"} {
+		if _, err := projections.Jobs(ctx, db.Pool, projections.JobFilter{State: state}); err == nil {
+			t.Errorf("jobs took the state %q", state)
 		}
 	}
 }
@@ -209,7 +221,13 @@ func TestPlansOnLargeTables(t *testing.T) {
 		insert into daybook.view_decision_rate (minute, decisions, first_position, scope, queue, type, outcome)
 		select timestamptz '2026-01-01' + i / 20 * interval '1 minute', 1, i, 'scope-' || i % 20, 'q', 't', 'accepted'
 		from generate_series(1, 50000) as i;
-		analyze daybook.view_key, daybook.view_conflict, daybook.view_decision_rate`)
+		insert into daybook.view_job (job_id, accepted_at, next_run_at, first_position, last_position, attempt, attempt_budget, state,
+			queue, type, key_digest)
+		select gen_random_uuid(), now(), case when i % 10 = 0 then now() end, i, i, 0, 25,
+			(array['waiting', 'active', 'succeeded', 'failed', 'succeeded'])[1 + i % 5], 'queue-' || i % 20, 't',
+			case when i % 3 > 0 then left(encode(sha256(i::text::bytea), 'hex'), 12) end
+		from generate_series(1, 50000) as i;
+		analyze daybook.view_key, daybook.view_conflict, daybook.view_decision_rate, daybook.view_job`)
 	operator := asMember(t, db, "daybook_operator")
 	conn, err := operator.Acquire(t.Context())
 	if err != nil {
@@ -254,6 +272,26 @@ func TestPlansOnLargeTables(t *testing.T) {
 		}},
 		{"newest conflicts of a scope", "view_conflict_scope", func(q ledger.Querier) error {
 			_, err := projections.Conflicts(t.Context(), q, projections.ConflictFilter{Newest: true, Scope: "scope-7"})
+			return err
+		}},
+		{"a job", "view_job_pkey", func(q ledger.Querier) error {
+			_, err := projections.Jobs(t.Context(), q, projections.JobFilter{JobID: uuid.New()})
+			return err
+		}},
+		{"newest jobs", "view_job_first_position", func(q ledger.Querier) error {
+			_, err := projections.Jobs(t.Context(), q, projections.JobFilter{})
+			return err
+		}},
+		{"jobs of a queue", "view_job_queue", func(q ledger.Querier) error {
+			_, err := projections.Jobs(t.Context(), q, projections.JobFilter{Queue: "queue-7", Before: 500})
+			return err
+		}},
+		{"jobs in a state", "view_job_state", func(q ledger.Querier) error {
+			_, err := projections.Jobs(t.Context(), q, projections.JobFilter{State: "failed", Queue: "queue-7"})
+			return err
+		}},
+		{"jobs of a key", "view_job_key", func(q ledger.Querier) error {
+			_, err := projections.Jobs(t.Context(), q, projections.JobFilter{KeyDigest: "abc"})
 			return err
 		}},
 	} {

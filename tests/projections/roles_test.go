@@ -54,6 +54,12 @@ func TestOperatorReadsWithoutHashes(t *testing.T) {
 		if err != nil || len(conflicts) == 0 {
 			t.Errorf("%d conflicts, %v", len(conflicts), err)
 		}
+		for _, filter := range []projections.JobFilter{{}, {State: "ready"}, {Queue: "queue-1"}, {KeyDigest: string(hashOf(1).Digest())}} {
+			jobs, err := projections.Jobs(ctx, operator, filter)
+			if err != nil || len(jobs) == 0 {
+				t.Errorf("%+v: %d jobs, %v", filter, len(jobs), err)
+			}
+		}
 		for _, sql := range []string{
 			`select key_hash from daybook.view_key`,
 			`select * from daybook.view_key`,
@@ -61,6 +67,7 @@ func TestOperatorReadsWithoutHashes(t *testing.T) {
 			`select count(k) from daybook.view_key as k`,
 			`select payload from daybook.job`,
 			`delete from daybook.view_conflict`,
+			`update daybook.view_job set state = 'failed'`,
 			`update daybook.cursor set position = 0`,
 			`select * from daybook_old.view_key`,
 		} {

@@ -81,27 +81,33 @@ func TestDoctor(t *testing.T) {
 		"a server that tells nothing": {[]string{`update daybook.meta set timeline = null, system_identifier = null`}, nil, series(5, 10)},
 		"transactions of another cluster": {
 			[]string{cluster, `update daybook.sequencer set seen = '99999999999:99999999999:'`},
-			[]ledger.FindingKind{ledger.FindingOtherCluster, ledger.FindingForeignXIDs}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingOtherCluster, ledger.FindingForeignXIDs},
+			series(5, 10),
 		},
 		"gaps of another cluster": {
 			[]string{cluster, `insert into daybook.sequencer_gap (stamp, ids) values ('99999999999', '{[3,5)}'), ('3', '{[6,7)}')`},
-			[]ledger.FindingKind{ledger.FindingOtherCluster}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingOtherCluster},
+			series(5, 10),
 		},
 		"ids again from one": {
 			[]string{`select setval('daybook.event_event_id_seq', 1, false)`},
-			[]ledger.FindingKind{ledger.FindingEventIDs}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingEventIDs},
+			series(5, 10),
 		},
 		"last id again": {
 			[]string{`select setval('daybook.event_event_id_seq', 10, false)`},
-			[]ledger.FindingKind{ledger.FindingEventIDs}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingEventIDs},
+			series(5, 10),
 		},
 		"the sequencer of an older dump": {
 			[]string{`update daybook.sequencer set position = 6, head = 6`},
-			[]ledger.FindingKind{ledger.FindingSequencer}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingSequencer},
+			series(5, 10),
 		},
 		"the sequencer of a younger dump": {
 			[]string{`update daybook.sequencer set position = 12`},
-			[]ledger.FindingKind{ledger.FindingSequencer}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingSequencer},
+			series(5, 10),
 		},
 		"the end of both tables lost": {
 			[]string{
@@ -110,19 +116,23 @@ func TestDoctor(t *testing.T) {
 				`select setval('daybook.event_event_id_seq', 7)`, `update daybook.sequencer set position = 7, head = 7`,
 				`update daybook.cursor set position = 9`,
 			},
-			[]ledger.FindingKind{ledger.FindingCursorBeyond}, nil,
+			[]ledger.FindingKind{ledger.FindingCursorBeyond},
+			nil,
 		},
 		"a cursor beyond the end": {
 			[]string{`update daybook.cursor set position = 500`},
-			[]ledger.FindingKind{ledger.FindingCursorBeyond}, nil,
+			[]ledger.FindingKind{ledger.FindingCursorBeyond},
+			nil,
 		},
 		"an epoch begun by hand": {
 			[]string{`update daybook.meta set epoch = 7`},
-			[]ledger.FindingKind{ledger.FindingCursorOldEpoch}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingCursorOldEpoch},
+			series(5, 10),
 		},
 		"a sweep has found something": {
 			[]string{`update daybook.sequencer set swept = 1`},
-			[]ledger.FindingKind{ledger.FindingSwept}, series(5, 10),
+			[]ledger.FindingKind{ledger.FindingSwept},
+			series(5, 10),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

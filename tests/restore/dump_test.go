@@ -73,7 +73,7 @@ func TestDumpAndRestore(t *testing.T) {
 	enqueue(t, restored.Pool, 4)
 	refused := newSubscriber(t, restored.Pool)
 	_, err = refused.Subscribe(t.Context(), outbox.TopicAll)
-	epoch := wantEpochError(t, err)
+	epoch := epochError(t, err)
 	if epoch.Recorded.SystemIdentifier == epoch.Found.SystemIdentifier || epoch.CurrentEpoch != 1 {
 		t.Errorf("%+v", epoch)
 	}
@@ -146,7 +146,7 @@ func TestCopyInTheSameCluster(t *testing.T) {
 	ok(t, binaries.Path("pg_restore"), "--exit-on-error", "--dbname="+copied.URL, dump)
 
 	_, err := newSubscriber(t, copied.Pool).Subscribe(t.Context(), outbox.TopicAll)
-	if epoch := wantEpochError(t, err); epoch.Recorded.DatabaseOID == epoch.Found.DatabaseOID {
+	if epoch := epochError(t, err); epoch.Recorded.DatabaseOID == epoch.Found.DatabaseOID {
 		t.Errorf("%+v", epoch)
 	}
 	wantFindings(t, copied.Pool, ledger.FindingOtherDatabase)

@@ -178,14 +178,20 @@ func wantEqual(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// wantEpochError checks that a reader refuses, and says what to run.
-func wantEpochError(t testing.TB, err error) *ledger.EpochError {
+// epochError is the error of a reader that must refuse, and say what to run.
+func epochError(t testing.TB, err error) *ledger.EpochError {
 	t.Helper()
 	var epoch *ledger.EpochError
 	if !errors.As(err, &epoch) || !strings.Contains(err.Error(), "daybook doctor") {
 		t.Fatalf("error %v, want an *EpochError that names daybook doctor", err)
 	}
 	return epoch
+}
+
+// wantEpochError checks that a reader refuses.
+func wantEpochError(t testing.TB, err error) {
+	t.Helper()
+	epochError(t, err) //nolint:errcheck // it fails the test by itself
 }
 
 // one returns the single value that a query answers.
@@ -205,14 +211,4 @@ func one[T any](t testing.TB, db ledger.Querier, sql string, args ...any) T {
 func cursorAt(t testing.TB, db ledger.Querier) ledger.Position {
 	t.Helper()
 	return one[ledger.Position](t, db, `select position from daybook.cursor where name = $1`, fmt.Sprintf("%s/%s", group, outbox.TopicAll))
-}
-
-func newPool(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
 }

@@ -80,7 +80,7 @@ func TestPointInTimeRestore(t *testing.T) {
 	for range messages {
 		t.Error("a message came after the restore")
 	}
-	if epoch := wantEpochError(t, subscriber.Err()); epoch.Found.Timeline != epoch.Recorded.Timeline+1 {
+	if epoch := epochError(t, subscriber.Err()); epoch.Found.Timeline != epoch.Recorded.Timeline+1 {
 		t.Errorf("%+v", epoch)
 	}
 	wantEpochError(t, <-projectorEnded)

@@ -146,14 +146,14 @@ func TestVerifyOfAnUnfinishedLedger(t *testing.T) {
 		t.Errorf("an empty ledger: %+v", report)
 	}
 	const page = 5000
-	append_ := func(n int) {
+	add := func(n int) {
 		db.Exec(t, `insert into daybook.event (recorded_at, kind, body)
 			select clock_timestamp(), 'job.started', '{"v":1}' from generate_series(1, $1)`, n)
 	}
-	append_(page - 1)
+	add(page - 1)
 	sequence(t, db.Pool)
 	for _, more := range []int{0, 1, 1, page} {
-		append_(more)
+		add(more)
 		// A hole as of transactions that were rolled back, larger than a page.
 		db.Exec(t, `select setval('daybook.event_event_id_seq', nextval('daybook.event_event_id_seq') + 12345)`)
 		if report := verifyLedger(t, db.Pool); !report.OK {
@@ -174,7 +174,7 @@ func TestVerifyOfAnUnfinishedLedger(t *testing.T) {
 		insert into daybook.event (recorded_at, kind, body) select clock_timestamp(), 'job.started', '{}' from xid`); err != nil {
 		t.Fatal(err)
 	}
-	append_(1)
+	add(1)
 	sequence(t, db.Pool)
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -109,12 +109,14 @@ func (a *app) doctor(ctx context.Context, pool *pgxpool.Pool, f doctorFlags, set
 	}
 	report.OK = len(report.Findings) == 0
 	if a.json {
-		err = show.Document(a.Stdout, report)
+		if err := show.Document(a.Stdout, report); err != nil {
+			return err
+		}
 	} else {
-		err = report.write(a)
+		report.write(a)
 	}
-	if err != nil || report.OK {
-		return err
+	if report.OK {
+		return nil
 	}
 	return &failure{
 		code: ExitUnequal, message: show.Plural(int64(len(report.Findings)), "thing needs you", "things need you"),
@@ -132,7 +134,7 @@ func (a *app) findings(findings []ledger.Finding) {
 	}
 }
 
-func (r doctorReport) write(a *app) error {
+func (r doctorReport) write(a *app) {
 	if r.Begun != nil {
 		fmt.Fprintf(a.Stdout, "begun: epoch %d, behind position %s\n", r.Begun.Epoch, show.Count(int64(r.Begun.Position)))
 		if r.Begun.Swept > 0 {
@@ -163,5 +165,4 @@ func (r doctorReport) write(a *app) error {
 	if r.OK {
 		fmt.Fprintf(a.Stdout, "well: epoch %d, position %s\n", r.Epoch, show.Count(int64(r.Position)))
 	}
-	return nil
 }

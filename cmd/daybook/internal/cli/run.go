@@ -76,7 +76,7 @@ The database is named by --database-url or DATABASE_URL; daybook dev starts one 
 	root.AddCommand(
 		a.migrateCommand(), a.devCommand(),
 		a.enqueueCommand(), a.projectCommand(), a.rebuildCommand(),
-		a.eventsCommand(), a.keysCommand(), a.conflictsCommand(), a.ratesCommand(), a.statusCommand(), a.verifyCommand(),
+		a.eventsCommand(), a.keysCommand(), a.jobsCommand(), a.conflictsCommand(), a.ratesCommand(), a.statusCommand(), a.verifyCommand(),
 		a.relayCommand(), a.parkedCommand(), a.asyncAPICommand(), a.doctorCommand(),
 		exitCodesTopic(),
 	)

@@ -43,7 +43,7 @@ different. It reads every event, several times.`,
 			others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == verifyLedger || name == verifyState })
 			chosen, err := chosenProjections(others)
 			if err != nil {
-				return usagef("they are "+strings.Join(append([]string{verifyLedger, verifyState}, projectionNames()...), ", "), "%v", err)
+				return usagef("they are "+strings.Join(append(projectionNames(), verifyLedger, verifyState), ", "), "%v", err)
 			}
 			if len(names) > 0 && len(others) == 0 {
 				chosen = nil

@@ -22,6 +22,9 @@ type Progress struct {
 // lineEvery is the shortest time between two lines of a Meter that does not write to a terminal.
 const lineEvery = 5 * time.Second
 
+// barEvery is the shortest time between two changes of the bar.
+const barEvery = 100 * time.Millisecond
+
 // Meter shows progress: a bar on a terminal, a line now and then elsewhere.
 type Meter struct {
 	out      io.Writer
@@ -29,6 +32,7 @@ type Meter struct {
 	bar      *progressbar.ProgressBar
 	terminal bool
 	last     time.Time
+	of       int64
 }
 
 // NewMeter returns a Meter that writes to out.
@@ -54,19 +58,30 @@ func (m *Meter) Report(p Progress) {
 		_, _ = fmt.Fprintln(m.out, line)
 		return
 	}
-	if m.bar == nil {
-		m.bar = progressbar.NewOptions64(p.Of, progressbar.OptionSetWriter(m.out), progressbar.OptionSetDescription(m.about),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("events"),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(false))
+	if p.Done < p.Of && p.Of == m.of && time.Since(m.last) < barEvery {
+		return
 	}
-	m.bar.ChangeMax64(p.Of)
+	// Rate and time left in words: the bar's own ones would count what an earlier, interrupted run had done.
+	about := m.about
+	if p.Done < p.Of && p.Rate > 0 {
+		about += fmt.Sprintf(", %s/s, %s left", Count(int64(p.Rate)), Age(p.Left))
+	}
+	// A bar that was full once stays so, and the work may have become more.
+	if m.bar == nil || m.bar.IsFinished() && p.Done < p.Of {
+		m.bar = progressbar.NewOptions64(max(p.Of, 1), progressbar.OptionSetWriter(m.out), progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionUseANSICodes(false))
+	}
+	m.last, m.of = time.Now(), p.Of
+	m.bar.ChangeMax64(max(p.Of, 1))
 	_ = m.bar.Set64(p.Done)
+	m.bar.Describe(about)
 }
 
-// End leaves the line of the bar.
+// End leaves the line of the bar; a report after that begins another.
 func (m *Meter) End() {
 	if m.bar != nil {
 		_ = m.bar.Exit()
 		_, _ = fmt.Fprintln(m.out)
+		m.bar = nil
 	}
 }
