@@ -31,7 +31,7 @@ type lagMetrics struct {
 //	daybook.parked.age     s           how long the first of them has been
 //	daybook.gaps           {gap}       kept below the head
 //	daybook.gaps.ids       {id}        covered by them
-//	daybook.gaps.holder_age s          of the oldest transaction that keeps them; 0 where none is known
+//	daybook.gaps.holder_age s          of the oldest transaction that keeps them; see [GapHolder] for who may know
 //	daybook.swept          {event}     that sequencing had missed; alarm at anything but 0
 //	daybook.epoch          {epoch}     alarm at a change
 //
@@ -107,11 +107,13 @@ func (m *lagMetrics) observe(o metric.Observer, s Status) {
 	o.ObserveFloat64(m.parkedAge, s.Parked.Age.Seconds())
 	o.ObserveInt64(m.gaps, s.Gaps.Count)
 	o.ObserveInt64(m.gapIDs, s.Gaps.IDs)
-	holder := 0.0
-	if s.Gaps.Holder != nil {
-		holder = s.Gaps.Holder.Age.Seconds()
+	switch h := s.Gaps.Holder; {
+	case h == nil:
+		o.ObserveFloat64(m.gapAge, 0)
+	case h.State != "":
+		o.ObserveFloat64(m.gapAge, h.Age.Seconds())
+	default: // not for this role to know, and no reason to look healthy
 	}
-	o.ObserveFloat64(m.gapAge, holder)
 	o.ObserveInt64(m.swept, s.Swept)
 	o.ObserveInt64(m.epoch, s.Epoch)
 }

@@ -54,7 +54,7 @@ type Measure struct {
 	err    error // the first one
 }
 
-// warmUp is the least that the round before the first takes: every connection is to have its statements prepared, and
+// warmUp is how long the round before the first takes: every connection is to have its statements prepared, and
 // PostgreSQL to have settled on its plans, which takes it six calls on each connection.
 const warmUp = time.Second
 
@@ -67,7 +67,7 @@ func (b *Bench) race(ctx context.Context, r Race) ([]Row, error) {
 	measures := make([]Measure, len(contenders))
 	for _, c := range contenders {
 		warm := Measure{}
-		if err := b.round(ctx, c, r, max(b.RoundTime, warmUp), &warm); err != nil {
+		if err := b.round(ctx, c, r, warmUp, &warm); err != nil {
 			return nil, err
 		}
 		// Not counted, but nothing that fails here would do better later.

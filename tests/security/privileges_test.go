@@ -25,6 +25,7 @@ var tables = map[string]string{
 	"projection":         "operator: SELECT, relay: INSERT SELECT UPDATE",
 	"view_conflict":      "operator: SELECT, relay: DELETE INSERT SELECT UPDATE",
 	"view_decision_rate": "operator: SELECT, relay: DELETE INSERT SELECT UPDATE",
+	"view_job":           "operator: SELECT, relay: DELETE INSERT SELECT UPDATE",
 	"view_key":           "relay: DELETE INSERT SELECT UPDATE",
 	"relay_lease":        "operator: SELECT, relay: INSERT SELECT UPDATE",
 	"parked":             "relay: INSERT SELECT UPDATE",
