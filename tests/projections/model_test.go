@@ -150,8 +150,10 @@ func stored(t testing.TB, db *pgtest.DB) views {
 	each(`select key_hash, key_digest, scope, key_preview, mode, last_outcome, ended_as, job_id, accepted, replaced,
 			non_replaceable, conflicts, first_decision_at, last_decision_at, expires_at, ended_at, first_position, last_position
 		from daybook.view_key`,
-		[]any{&hash, &digest, &scope, &preview, &mode, &outcome, &ended, &job, &n[0], &n[1], &n[2], &n[3],
-			&at[0], &at[1], &at[2], &at[3], &first, &last}, func() error {
+		[]any{
+			&hash, &digest, &scope, &preview, &mode, &outcome, &ended, &job, &n[0], &n[1], &n[2], &n[3],
+			&at[0], &at[1], &at[2], &at[3], &first, &last,
+		}, func() error {
 			endedAs := ""
 			if ended != nil {
 				endedAs = *ended
@@ -163,8 +165,10 @@ func stored(t testing.TB, db *pgtest.DB) views {
 	each(`select position, rejected_at, bound_at, expires_at, existing_job_id, key_digest, scope, key_preview, queue, type,
 			mode, existing_mode, fields, request_digest, existing_request_digest
 		from daybook.view_conflict`,
-		[]any{&first, &at[0], &at[1], &at[2], &job, &digest, &scope, &preview, &queue, &typ, &mode, &existing, &fields,
-			&request, &existReq}, func() error {
+		[]any{
+			&first, &at[0], &at[1], &at[2], &job, &digest, &scope, &preview, &queue, &typ, &mode, &existing, &fields,
+			&request, &existReq,
+		}, func() error {
 			v.Conflicts[fmt.Sprint(first)] = fmt.Sprint(utc(at[0]), utc(at[1]), utc(at[2]), job, ledger.KeyDigest(digest), scope,
 				preview, queue, typ, *mode, existing, fields, request, existReq)
 			return nil
@@ -256,8 +260,10 @@ func storedJobs(t testing.TB, db *pgtest.DB) map[string]string {
 	var id uuid.UUID
 	var j modelJob
 	var at [4]*time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &j.State, &j.Queue, &j.Type, &j.Attempt, &j.Budget, &j.Digest, &j.Scope, &j.Preview,
-		&j.Source, &at[0], &at[1], &at[2], &at[3], &j.First, &j.Last}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&id, &j.State, &j.Queue, &j.Type, &j.Attempt, &j.Budget, &j.Digest, &j.Scope, &j.Preview,
+		&j.Source, &at[0], &at[1], &at[2], &at[3], &j.First, &j.Last,
+	}, func() error {
 		for i, to := range []*time.Time{&j.Accepted, &j.Started, &j.Done, &j.Due} {
 			*to = time.Time{}
 			if at[i] != nil {
