@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/daybook-go/daybook/commands"
+	"github.com/daybook-go/daybook/ledger"
 )
 
 // What a system does to jobs, and compares. See system_test.go.
@@ -199,4 +201,30 @@ func (s *system) maintain(t fataler, retention time.Duration, batch int) {
 		t.Fatal(err)
 	}
 	diff(t, "maintained", s.model.maintain(max(0, retention)), got)
+}
+
+// detail is what is special to an event's kind.
+func (s *system) detail(t fataler, kind ledger.Kind, text string) string {
+	t.Helper()
+	var body struct {
+		RunAt    time.Time  `json:"run_at"`
+		After    *uuid.UUID `json:"after_job_id"`
+		Replaced int        `json:"replaced"`
+		Fields   []string   `json:"fields"`
+		Reason   string     `json:"reason"`
+	}
+	if err := json.Unmarshal([]byte(text), &body); err != nil {
+		t.Fatal(err)
+	}
+	switch kind {
+	case ledger.KindAccepted:
+		return fmt.Sprint("run ", since(body.RunAt), " after ", s.number(body.After))
+	case ledger.KindReplaced:
+		return fmt.Sprint("run ", since(body.RunAt), " times ", body.Replaced)
+	case ledger.KindJobAttemptFailed:
+		return fmt.Sprint("run ", since(body.RunAt))
+	case ledger.KindConflictRejected:
+		return fmt.Sprint(body.Fields)
+	}
+	return body.Reason
 }

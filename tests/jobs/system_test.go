@@ -375,29 +375,3 @@ func instant(at *time.Time) string {
 	}
 	return since(*at).String()
 }
-
-// detail is what is special to an event's kind.
-func (s *system) detail(t fataler, kind ledger.Kind, text string) string {
-	t.Helper()
-	var body struct {
-		RunAt    time.Time  `json:"run_at"`
-		After    *uuid.UUID `json:"after_job_id"`
-		Replaced int        `json:"replaced"`
-		Fields   []string   `json:"fields"`
-		Reason   string     `json:"reason"`
-	}
-	if err := json.Unmarshal([]byte(text), &body); err != nil {
-		t.Fatal(err)
-	}
-	switch kind {
-	case ledger.KindAccepted:
-		return fmt.Sprint("run ", since(body.RunAt), " after ", s.number(body.After))
-	case ledger.KindReplaced:
-		return fmt.Sprint("run ", since(body.RunAt), " times ", body.Replaced)
-	case ledger.KindJobAttemptFailed:
-		return fmt.Sprint("run ", since(body.RunAt))
-	case ledger.KindConflictRejected:
-		return fmt.Sprint(body.Fields)
-	}
-	return body.Reason
-}
