@@ -39,6 +39,14 @@ build: ## build bin/daybook
 demo: postgres ## watch Daybook at work on a server of its own
 	go run ./tests/demo
 
+.PHONY: soak
+soak: postgres ## run the races, the model and the linearizability check for a minute each
+	DAYBOOK_SOAK=60s go test -race -count=1 -timeout=40m -run='Against|AtOnce|Model|Splitting|Linear' ./tests/jobs
+
+.PHONY: mutation
+mutation: postgres ## break the SQL in small ways and show that the tests notice
+	go run ./tests/mutation
+
 .PHONY: bench
 bench: postgres ## compare with others; ARGS are the benchmark's
 	cd tests/peers && go run . $(ARGS)
