@@ -44,6 +44,7 @@ func TestTool(t *testing.T) {
 		"doctor":                    testDoctor,
 		"rebuild":                   testRebuildCommand,
 		"jobs":                      testJobs,
+		"maintain":                  testMaintain,
 		"project":                   testProject,
 		"no key is ever written":    testNoKeys,
 		"dev":                       testDev,

@@ -75,7 +75,7 @@ The database is named by --database-url or DATABASE_URL; daybook dev starts one 
 	)
 	root.AddCommand(
 		a.migrateCommand(), a.devCommand(),
-		a.enqueueCommand(), a.projectCommand(), a.rebuildCommand(),
+		a.enqueueCommand(), a.projectCommand(), a.rebuildCommand(), a.maintainCommand(),
 		a.eventsCommand(), a.keysCommand(), a.jobsCommand(), a.conflictsCommand(), a.ratesCommand(), a.statusCommand(), a.verifyCommand(),
 		a.relayCommand(), a.parkedCommand(), a.asyncAPICommand(), a.doctorCommand(),
 		exitCodesTopic(),
