@@ -116,6 +116,12 @@ func TestFollowTimelines(t *testing.T) {
 	subscriber := newSubscriber(t, db.Pool)
 	messages := subscribe(t, subscriber)
 	receive(t, messages, 2)
+	// An acknowledgement counts once the cursor has moved; before that the two would rightly come again.
+	pgtest.WaitFor(t, time.Minute, func() bool {
+		var moved bool
+		err := db.Pool.QueryRow(t.Context(), `select exists (select from daybook.cursor where position = 2)`).Scan(&moved)
+		return err == nil && moved
+	}, "the cursor has not moved")
 	if err := ledger.FollowTimelines(t.Context(), db.AsRole(t, "daybook_operator"), true); err != nil {
 		t.Fatal(err)
 	}
