@@ -117,11 +117,7 @@ func TestFollowTimelines(t *testing.T) {
 	messages := subscribe(t, subscriber)
 	receive(t, messages, 2)
 	// An acknowledgement counts once the cursor has moved; before that the two would rightly come again.
-	pgtest.WaitFor(t, time.Minute, func() bool {
-		var moved bool
-		err := db.Pool.QueryRow(t.Context(), `select exists (select from daybook.cursor where position = 2)`).Scan(&moved)
-		return err == nil && moved
-	}, "the cursor has not moved")
+	pgtest.WaitFor(t, patience, func() bool { return cursorAt(t, db.Pool) == 2 }, "the cursor is at 2")
 	if err := ledger.FollowTimelines(t.Context(), db.AsRole(t, "daybook_operator"), true); err != nil {
 		t.Fatal(err)
 	}
