@@ -153,15 +153,19 @@ func (l *leak) failures(t *testing.T, pool *pgxpool.Pool, queue *commands.Queue)
 	defer cancelSoon()
 	_, err = queue.Enqueue(soon, held)
 	l.note(err)
-	lost := make(chan error)
+	lost := make(chan error, 1)
 	go func() {
 		_, err := queue.EnqueueMany(t.Context(), []commands.EnqueueOptions{held})
 		lost <- err
 	}()
-	l.db.WaitBlockedBy(t, holder.Conn().PgConn().PID(), 1)
-	l.db.Exec(t, `
-		select pg_terminate_backend(pid) from pg_stat_activity
-		where datname = current_database() and wait_event_type = 'Lock'`)
+	// The call whose context has ended may still be waiting in the server, too: so whoever waits is ended until the one
+	// that is meant has been.
+	pgtest.WaitFor(t, time.Minute, func() bool {
+		l.db.Exec(t, `
+			select pg_terminate_backend(pid) from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock'`)
+		return len(lost) == 1
+	}, "the connection of a waiting call is not lost")
 	if err := <-lost; err == nil {
 		t.Error("a lost connection is no error")
 	} else {
