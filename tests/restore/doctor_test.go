@@ -141,6 +141,7 @@ func TestDoctor(t *testing.T) {
 			enqueue(t, db.Pool, 10)
 			subscriber := newSubscriber(t, db.Pool)
 			receive(t, subscribe(t, subscriber), 4)
+			pgtest.WaitFor(t, patience, func() bool { return cursorAt(t, db.Pool) == 4 }, "the cursor is at 4")
 			if err := subscriber.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -27,6 +27,7 @@ func TestPointInTimeRestore(t *testing.T) {
 	enqueue(t, db.Pool, 5)
 	subscriber := newSubscriber(t, db.Pool)
 	receive(t, subscribe(t, subscriber), 3)
+	pgtest.WaitFor(t, patience, func() bool { return cursorAt(t, db.Pool) == 3 }, "the cursor is at 3")
 	catchUp(t, db.Pool)
 	if err := subscriber.Close(); err != nil {
 		t.Fatal(err)
