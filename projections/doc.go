@@ -7,9 +7,10 @@
 //   - [Runner] folds what is new. A projection's rows and its cursor move in one transaction, by compare-and-set on
 //     the cursor, so that each event counts exactly once, also when two runners compete. [Group] reads the ledger once for
 //     several projections.
-//   - [Rebuild] fills shadow tables beside the live ones, from position 1, and swaps them in one short transaction.
+//   - [Rebuild] fills shadow tables beside the live ones, from position 1, and swaps them in one short transaction;
+//     [RebuildAll] reads the ledger once for several projections, and [DryRun] says what it would do.
 //   - [Verify] computes a projection anew and compares it with the live rows.
-//   - [Builtin] returns the views that Daybook brings along; [DecisionRates], [Keys] and [Conflicts] read them.
+//   - [Builtin] returns the views that Daybook brings along; [DecisionRates], [Keys], [Conflicts] and [Jobs] read them.
 //
 // # Why a fold names its tables without a schema
 //
@@ -38,6 +39,19 @@
 // are redefined in the swap, since a view is bound to a table and not to its name. What cannot be carried over is
 // refused before anything is done: foreign keys, triggers, row security, inheritance and partitions, publications
 // that name the table, materialized views and functions bound to the table.
+//
+// # A new version
+//
+// A fold that gives other rows gets another Version, and the tables are rebuilt; a runner of the old build is then
+// refused with a [*VersionError]. Where the new version has other columns, the projection carries its DDL: the shadow
+// tables are made by it, while the live ones and their readers go on as they are. Until the swap nothing of the new
+// version can be seen. Whatever an old build reads must be there after it, or be read no more: columns are dropped a
+// version later than they were last read.
+//
+// # How a rebuild is made fast
+//
+// Indexes that enforce nothing are made when the tables are full, but for FoldIndexes. Where Slicing says that events
+// fall apart by key or by job, several transactions fold at once, each its slice and with a cursor of its own.
 //
 // Old tables stay in S_old until [DropOld]. The schemas daybook_rebuild and daybook_old are made by Daybook's
 // migrations; for tables in another schema, have a migration make its two, owned by the tables' owner.

@@ -50,6 +50,12 @@ func (l *lane) take(ctx context.Context, tx pgx.Tx, through ledger.Position) (en
 			return entered{}, fmt.Errorf("daybook: projection %s: %w", l.Name, err)
 		}
 	}
+	if l.place.shadow {
+		// Rows and cursor are lost together, if at all, and the swap waits for all of it to be on disk.
+		if _, err := tx.Exec(ctx, "set local synchronous_commit = off"); err != nil {
+			return entered{}, fmt.Errorf("daybook: projection %s: set synchronous_commit: %w", l.Name, err)
+		}
+	}
 	found, err := enter(ctx, tx, searchPath(l.place.schema), l.Name)
 	if err != nil {
 		return entered{}, fmt.Errorf("daybook: projection %s: %w", l.Name, err)

@@ -36,7 +36,7 @@ const (
 // RebuildConfig configures [Rebuild]. The zero value is ready for use.
 type RebuildConfig struct {
 	// BatchSize is how many positions are folded in one transaction: 1 to [ledger.MaxPage]; default
-	// [DefaultRebuildBatch]. Their events are in memory, with those of the next batch. It is also how far the live
+	// [DefaultRebuildBatch]. Their events are in memory, with those of the next two batches. It is also how far the live
 	// tables may be ahead when the swap begins.
 	BatchSize int
 	// Slices is how many transactions fold a projection's events at once, where its Slicing allows it: 1 to [MaxSlices],

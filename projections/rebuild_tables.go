@@ -45,7 +45,7 @@ func (b *rebuild) lane(index, count int) *lane {
 	}
 	l.place.cursor = fmt.Sprintf("%sv%d", b.cursorPrefix(), b.Version)
 	if count > 1 {
-		l.place.cursor += fmt.Sprintf(":%d/%d", index+1, count)
+		l.place.cursor += fmt.Sprintf(":%dof%d", index+1, count) // no "/": that is in the names of consumer groups
 	}
 	return l
 }

@@ -20,7 +20,8 @@ var projectionOpenSQL string
 // instrumentation is the name under which this package traces.
 const instrumentation = "github.com/daybook-go/daybook/projections"
 
-// DefaultBatch is how many positions are folded at once. Their events are in memory, with those of the next batch.
+// DefaultBatch is how many positions are folded at once. Their events are in memory, with those of the
+// next two batches.
 const DefaultBatch = 5000
 
 // RunnerConfig configures a [Runner]. The zero value is ready for use.

@@ -166,7 +166,8 @@ func lockCursor(ctx context.Context, tx pgx.Tx, name string, shadow ledger.Curso
 func (b *rebuild) foldRest(ctx context.Context, tx pgx.Tx, from, through ledger.Position) error {
 	// All slices are equally far by now.
 	rest := b.lane(0, 1)
-	rest.place.cursor = ""
+	// The cursor is the live one by now, and this transaction, unlike those before, is to be on disk when it is over.
+	rest.place.cursor, rest.place.shadow = "", false
 	var events []ledger.Event
 	if through > from {
 		var err error

@@ -21,7 +21,10 @@ func costCases() []Case {
 }
 
 // costCalls is how many calls one call's cost is the mean of, in each round.
-const costCalls = 500
+const costCalls = 200
+
+// costFill is how many rows are there before; 32 pages of events hold some 350.
+const costFill = 1000
 
 func (b *Bench) cost(ctx context.Context) ([]Row, error) {
 	return b.withPeers(ctx, 1, func(f Field, p peers) ([]Row, error) {
@@ -34,7 +37,7 @@ func (b *Bench) cost(ctx context.Context) ([]Row, error) {
 		}
 		// The first rows of a table cost more than the others: its pages are new, and the summary of the first pages of
 		// daybook.event, which the empty table came with, is kept up until they are full.
-		earlier := orders(-costCalls, costCalls)
+		earlier := orders(-costFill, costFill)
 		for _, fill := range []func(context.Context, []order) error{
 			p.daybook.enqueueMany, p.hand.insertMany, p.river.insertMany,
 		} {

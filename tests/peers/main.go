@@ -52,7 +52,7 @@ type Options struct {
 func parseOptions(args []string, stderr io.Writer) (Options, error) {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	o := Options{Rounds: 7, RoundTime: 1500 * time.Millisecond, Writers: []int{1, 8, 32}}
+	o := Options{Rounds: 7, RoundTime: 1200 * time.Millisecond, Writers: []int{1, 8, 32}}
 	quick := flags.Bool("quick", false, "a short run, to see that everything works: 3 rounds of 300ms unless said otherwise")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each contender of a case is measured; the median counts")
 	flags.DurationVar(&o.RoundTime, "round-time", o.RoundTime, "how long each round takes")

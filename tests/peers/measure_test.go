@@ -63,10 +63,10 @@ func TestOptions(t *testing.T) {
 		writers []int
 		bad     bool
 	}{
-		{args: nil, rounds: 7, time: 1500 * time.Millisecond, writers: []int{1, 8, 32}},
+		{args: nil, rounds: 7, time: 1200 * time.Millisecond, writers: []int{1, 8, 32}},
 		{args: []string{"--quick"}, rounds: 3, time: 300 * time.Millisecond, writers: []int{1, 8, 32}},
 		{args: []string{"--quick", "--rounds", "5"}, rounds: 5, time: 300 * time.Millisecond, writers: []int{1, 8, 32}},
-		{args: []string{"--writers", "2, 4"}, rounds: 7, time: 1500 * time.Millisecond, writers: []int{2, 4}},
+		{args: []string{"--writers", "2, 4"}, rounds: 7, time: 1200 * time.Millisecond, writers: []int{2, 4}},
 		{args: []string{"--writers", "0"}, bad: true},
 		{args: []string{"--writers", "49"}, bad: true},
 		{args: []string{"--only", "("}, bad: true},

@@ -106,7 +106,7 @@ func TestRebuildSurvivesSIGKILL(t *testing.T) {
 	// A whole run says 4 times fill, 12 times how far it is, 4 times index and swap.
 	const lines = 24
 	kills := 0
-	for round := range 3 {
+	for round := range 2 {
 		db.Exec(t, `update daybook.view_job set queue = 'damaged'`)
 		for attempt := 0; ; attempt++ {
 			after, moment := 1+rand.IntN(lines), time.Duration(rand.IntN(30_000))*time.Microsecond

@@ -268,3 +268,35 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("a dry run changed something (-before +after):\n%s", diff)
 	}
 }
+
+// Indexes that enforce nothing are made when the tables are full, but for those by which the fold looks rows up.
+func TestRebuildBuildsIndexesLast(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	newStoryteller(1, 30).tell(t, db, 200)
+	db.Exec(t, `create unique index view_job_once on daybook.view_job (job_id, queue)`)
+	const indexes = `
+		select string_agg(c.relname, ' ' order by c.relname)
+		from pg_class as c
+		where c.relkind = 'i' and c.relnamespace = ($1 || '')::regnamespace and c.relname like 'view\_job%'`
+	p := builtin(t, "view_job")
+	p.FoldIndexes = []string{"view_job_queue"}
+	var before, after string
+	rebuild(t, db, p, projections.RebuildConfig{Stage: func(_ string, stage projections.Stage) {
+		switch stage {
+		case projections.StageIndex:
+			before = queryOne[string](t, db, indexes, "daybook_rebuild")
+		case projections.StageSwap:
+			after = queryOne[string](t, db, indexes, "daybook_rebuild")
+		}
+	}})
+	if want := "view_job_once view_job_pkey view_job_queue"; before != want {
+		t.Errorf("while it is filled there are the indexes %s, want %s", before, want)
+	}
+	if want := queryOne[string](t, db, indexes, "daybook_old"); after != want {
+		t.Errorf("before the swap there are the indexes %s, want %s", after, want)
+	}
+	if report := verify(t, db, p); !report.OK {
+		t.Errorf("%+v", report)
+	}
+}

@@ -214,12 +214,13 @@ func TestRebuildWithWritersRunnersAndReaders(t *testing.T) {
 			}
 		}
 	})
-	for range 3 {
-		for _, p := range projections.Builtin() {
-			if _, err := projections.Rebuild(ctx, db.Pool, p, projections.RebuildConfig{BatchSize: 500}); err != nil {
-				t.Error(err)
-			}
+	for _, p := range projections.Builtin() {
+		if _, err := projections.Rebuild(ctx, db.Pool, p, projections.RebuildConfig{BatchSize: 500}); err != nil {
+			t.Error(err)
 		}
+	}
+	if _, err := projections.RebuildAll(ctx, db.Pool, projections.Builtin(), projections.RebuildConfig{BatchSize: 500}); err != nil {
+		t.Error(err)
 	}
 	stop.Store(true)
 	busy.Wait()

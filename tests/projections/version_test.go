@@ -124,6 +124,7 @@ func TestRebuildOfANewVersionWithOtherColumns(t *testing.T) {
 	busy.Go(func() {
 		for story := newStoryteller(2, 10); ; {
 			story.tell(t, db, 5)
+			after := swapped.Load()
 			_, err := old.CatchUp(ctx, db.Pool, 3)
 			if versionErr := (*projections.VersionError)(nil); errors.As(err, &versionErr) && versionErr.Live == 2 && versionErr.Built == 1 {
 				return
@@ -132,7 +133,7 @@ func TestRebuildOfANewVersionWithOtherColumns(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if swapped.Load() {
+			if after {
 				t.Error("an old runner went on with the tables of a new version")
 				return
 			}
@@ -141,6 +142,7 @@ func TestRebuildOfANewVersionWithOtherColumns(t *testing.T) {
 	busy.Go(func() {
 		for {
 			var scopes int
+			after := swapped.Load()
 			err := db.Pool.QueryRow(ctx, `select count(last_position) from shop.per_scope`).Scan(&scopes)
 			if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "42703" {
 				return // the column is gone, in the swap
@@ -149,7 +151,7 @@ func TestRebuildOfANewVersionWithOtherColumns(t *testing.T) {
 				t.Errorf("a reader of version 1 saw %d rows, %v", scopes, err)
 				return
 			}
-			if swapped.Load() {
+			if after {
 				t.Error("the column is still there after the swap")
 				return
 			}
@@ -164,6 +166,10 @@ func TestRebuildOfANewVersionWithOtherColumns(t *testing.T) {
 	}
 	if result.Version != 2 || !result.Swapped {
 		t.Errorf("%+v", result)
+	}
+
+	if n := queryOne[int](t, db, `select count(*) from pg_class where relname = 'per_scope' and relpersistence = 't'`); n != 0 {
+		t.Errorf("%d temporary tables are left", n)
 	}
 
 	if _, err := runner(t, next).CatchUp(ctx, db.Pool, 0); err != nil {
@@ -181,9 +187,6 @@ func TestRebuildOfANewVersionWithOtherColumns(t *testing.T) {
 		if diff := cmp.Diff(want, shape(t, db, "shop."+table)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", table, diff)
 		}
-	}
-	if n := queryOne[int](t, db, `select count(*) from pg_class where relname = 'per_scope' and relpersistence = 't'`); n != 0 {
-		t.Errorf("%d temporary tables are left", n)
 	}
 
 	// The old tables are kept as they were; and the same version can be rebuilt again, and again be interrupted.
