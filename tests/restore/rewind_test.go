@@ -26,8 +26,10 @@ func TestPointInTimeRestore(t *testing.T) {
 	db := cluster.New(t)
 	enqueue(t, db.Pool, 5)
 	subscriber := newSubscriber(t, db.Pool)
-	receive(t, subscribe(t, subscriber), 3)
-	pgtest.WaitFor(t, patience, func() bool { return cursorAt(t, db.Pool) == 3 }, "the cursor is at 3")
+	taken := subscribe(t, subscriber)
+	receive(t, taken, 3)
+	// The next message is there when the acknowledgement of the one before has been taken.
+	<-taken
 	catchUp(t, db.Pool)
 	if err := subscriber.Close(); err != nil {
 		t.Fatal(err)
