@@ -91,7 +91,7 @@ func (q *Queue) decideMany(ctx context.Context, tx Tx, own, allOrNothing bool, o
 
 // columns are the requests of a batch as PostgreSQL takes them: an array for each field.
 type columns struct {
-	types, payloads, queues, members                       []string
+	types, payloads, queues, members, jobIDTails           []string
 	priorities, attemptBudgets                             []int32
 	concurrencyKeys, tags, retryKinds                      []*string
 	retryInitials, retryMaxes, timeouts, windows, maxWaits []*int64
@@ -128,6 +128,7 @@ func newColumns(requests []*request, traceparent *string) *columns {
 		c.followUps = append(c.followUps, r.followUp)
 		c.digests = append(c.digests, r.digest[:])
 		c.members = append(c.members, r.members(traceparent))
+		c.jobIDTails = append(c.jobIDTails, newJobIDTail())
 	}
 	return c
 }
@@ -137,7 +138,7 @@ func (c *columns) arguments(allOrNothing bool, traceparent *string) []any {
 		allOrNothing, c.types, c.payloads, c.queues, c.priorities, c.concurrencyKeys, c.tags, c.attemptBudgets,
 		c.retryKinds, c.retryInitials, c.retryMaxes, c.runAts, c.deadlines, c.timeouts, c.modes, c.scopes,
 		c.keyHashes, c.otherHashes, c.keyPreviews, c.windows, c.maxWaits, c.schedules, c.followUps, c.digests,
-		traceparent, c.members,
+		traceparent, c.members, c.jobIDTails,
 	}
 }
 

@@ -77,7 +77,7 @@ func (q *Queue) decide(ctx context.Context, tx Tx, own bool, options EnqueueOpti
 		r.typ, r.payload.text, r.queue, r.priority, r.concurrencyKey, r.tags, r.attemptBudget,
 		r.retryKind, r.retryInitialMS, r.retryMaxMS, r.runAt, r.deadline, r.executionTimeout,
 		r.mode, r.scope, r.keyHash, r.otherHashes, r.keyPreview, r.windowMS, r.maxWaitMS, r.schedule, r.followUp,
-		r.digest[:], call.traceparent, r.members(call.traceparent),
+		r.digest[:], call.traceparent, r.members(call.traceparent), newJobIDTail(),
 	).Scan(&row.jobID, &row.outcome, &row.reason, &row.boundAt, &row.expiresAt, &row.detail)
 	if err != nil {
 		return EnqueueResult{}, newCallError("enqueue", own, err)

@@ -21,6 +21,9 @@ const errNumber = payloadError("holds a number beyond what PostgreSQL's numeric 
 // appendNumber renders a JSON number as its significant digits and a power of ten, the same for 1, 1.0 and 10e-1, and
 // counts the digits that PostgreSQL would write, without writing them: 1e131071 is short here and long there.
 func appendNumber(out []byte, text string) ([]byte, int64, error) {
+	if out, ok := appendInteger(out, text); ok {
+		return out, int64(len(text)), nil
+	}
 	text, negative := strings.CutPrefix(text, "-")
 	mantissa, exponentText, hasExponent := strings.Cut(strings.ToLower(text), "e")
 	integer, fraction, _ := strings.Cut(mantissa, ".")
@@ -65,4 +68,19 @@ func appendNumber(out []byte, text string) ([]byte, int64, error) {
 		out = strconv.AppendInt(out, int64(power), 10)
 	}
 	return out, size, nil
+}
+
+// appendInteger renders what most numbers are: an integer of a few digits, but zero.
+func appendInteger(out []byte, text string) ([]byte, bool) {
+	digits := strings.TrimPrefix(text, "-")
+	if len(digits) > 1000 || digits == "0" || strings.Trim(digits, "0123456789") != "" {
+		return out, false
+	}
+	significant := strings.TrimRight(text, "0")
+	out = append(out, significant...)
+	if zeros := len(text) - len(significant); zeros > 0 {
+		out = append(out, 'e')
+		out = strconv.AppendInt(out, int64(zeros), 10)
+	}
+	return out, true
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,6 +21,8 @@ type payload struct {
 	text string
 	// canonical is one rendering for all texts of the same JSON value; it is hashed, never sent.
 	canonical []byte
+	// size is the number of bytes in which PostgreSQL renders it.
+	size int64
 }
 
 // newPayload marshals, checks and measures a payload. The problem, where there is one, holds nothing of the payload.
@@ -32,23 +35,14 @@ func newPayload(value any, maxBytes int) (p payload, problem string) {
 	if len(raw) > 8*maxBytes {
 		return payload{}, fmt.Sprintf("is too large: a text of %d bytes", len(raw))
 	}
-	c := canonicalizer{decoder: jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))}
-	canonical, size, err := c.value(nil, 0)
-	if err == nil {
-		_, err = c.decoder.ReadToken()
-		if err == nil {
-			err = payloadError("is followed by something else")
-		} else if errors.Is(err, io.EOF) {
-			err = nil
-		}
-	}
+	canonical, size, err := canonicalize(raw)
 	if err != nil {
 		return payload{}, payloadProblem(err)
 	}
 	if size > int64(maxBytes) {
 		return payload{}, fmt.Sprintf("has %d bytes as PostgreSQL renders it, at most %d are allowed", size, maxBytes)
 	}
-	return payload{text: string(raw), canonical: canonical}, ""
+	return payload{text: string(raw), canonical: canonical, size: size}, ""
 }
 
 // marshalPayload keeps to what encoding/json makes of a value, but refuses the invalid UTF-8 that it would silently
@@ -101,35 +95,98 @@ type payloadError string
 
 func (e payloadError) Error() string { return string(e) }
 
-// canonicalizer reads one JSON value and renders it so that equal values have equal bytes: object members sorted, the
-// last of those with one name, numbers without needless zeros. Beside it, it counts the bytes of PostgreSQL's own
-// rendering, which is what the limit is about.
-type canonicalizer struct{ decoder *jsontext.Decoder }
+// canonicalizers are kept for reuse: a decoder's own buffers cost more than most payloads.
+var canonicalizers = sync.Pool{New: func() any {
+	return &canonicalizer{decoder: jsontext.NewDecoder(new(bytes.Buffer), jsontext.AllowDuplicateNames(true))}
+}}
 
-// value appends the next value to out and returns the size of PostgreSQL's rendering of it.
-func (c canonicalizer) value(out []byte, depth int) ([]byte, int64, error) {
-	token, err := c.decoder.ReadToken()
+// canonicalize returns the canonical rendering of a JSON text that holds one value, and the size of PostgreSQL's own.
+func canonicalize(raw []byte) (canonical []byte, size int64, err error) {
+	c := canonicalizers.Get().(*canonicalizer)
+	defer func() {
+		// It must not keep the payload.
+		c.decoder.Reset(new(bytes.Buffer), jsontext.AllowDuplicateNames(true))
+		c.members = c.members[:0]
+		canonicalizers.Put(c)
+	}()
+	c.decoder.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
+	canonical, size, err = c.value(make([]byte, 0, len(raw)), 0)
 	if err != nil {
 		return nil, 0, err
 	}
-	switch token.Kind() {
+	switch _, err = c.decoder.ReadToken(); {
+	case err == nil:
+		return nil, 0, payloadError("is followed by something else")
+	case !errors.Is(err, io.EOF):
+		return nil, 0, err
+	}
+	return canonical, size, nil
+}
+
+// canonicalizer reads one JSON value and renders it so that equal values have equal bytes: object members sorted, the
+// last of those with one name, numbers without needless zeros. Beside it, it counts the bytes of PostgreSQL's own
+// rendering, which is what the limit is about.
+type canonicalizer struct {
+	decoder *jsontext.Decoder
+	// members are a stack: those of each object that is being read, the innermost last.
+	members []member
+}
+
+// member is one of an object's, by its place in what has been rendered: from start to nameEnd its name, up to end its
+// value.
+type member struct {
+	start, nameEnd, end int
+	size                int64
+}
+
+// value appends the next value to out and returns the size of PostgreSQL's rendering of it.
+func (c *canonicalizer) value(out []byte, depth int) ([]byte, int64, error) {
+	switch c.decoder.PeekKind() {
 	case '{':
 		return c.object(out, depth+1)
 	case '[':
 		return c.array(out, depth+1)
 	case '"':
-		return appendString(out, token.String())
+		return c.text(out)
 	case '0':
-		return appendNumber(out, token.String())
+		number, err := c.decoder.ReadValue()
+		if err != nil {
+			return nil, 0, err
+		}
+		return appendNumber(out, string(number))
 	default:
+		token, err := c.decoder.ReadToken()
+		if err != nil {
+			return nil, 0, err
+		}
 		text := token.String()
 		return append(out, text...), int64(len(text)), nil
 	}
 }
 
-func (c canonicalizer) array(out []byte, depth int) ([]byte, int64, error) {
+// text appends the next string.
+func (c *canonicalizer) text(out []byte) ([]byte, int64, error) {
+	quoted, err := c.decoder.ReadValue()
+	if err != nil {
+		return nil, 0, err
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		// Without an escape there is nothing in it that PostgreSQL would render in another way.
+		return append(out, quoted...), int64(len(quoted)), nil
+	}
+	text, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		return nil, 0, err
+	}
+	return appendString(out, string(text))
+}
+
+func (c *canonicalizer) array(out []byte, depth int) ([]byte, int64, error) {
 	if depth > MaxPayloadDepth {
 		return nil, 0, payloadError(fmt.Sprintf("is nested more than %d deep", MaxPayloadDepth))
+	}
+	if _, err := c.decoder.ReadToken(); err != nil {
+		return nil, 0, err
 	}
 	out = append(out, '[')
 	total := int64(2)
@@ -151,53 +208,66 @@ func (c canonicalizer) array(out []byte, depth int) ([]byte, int64, error) {
 	return append(out, ']'), total, nil
 }
 
-// member is one of an object's: its name, and name and value rendered.
-type member struct {
-	name      string
-	canonical []byte
-	size      int64
-}
-
-func (c canonicalizer) object(out []byte, depth int) ([]byte, int64, error) {
+func (c *canonicalizer) object(out []byte, depth int) ([]byte, int64, error) {
 	if depth > MaxPayloadDepth {
 		return nil, 0, payloadError(fmt.Sprintf("is nested more than %d deep", MaxPayloadDepth))
-	}
-	var members []member
-	for c.decoder.PeekKind() != '}' {
-		token, err := c.decoder.ReadToken()
-		if err != nil {
-			return nil, 0, err
-		}
-		m := member{name: token.String()}
-		var nameSize int64
-		if m.canonical, nameSize, err = appendString(nil, m.name); err != nil {
-			return nil, 0, err
-		}
-		m.canonical = append(m.canonical, ':')
-		if m.canonical, m.size, err = c.value(m.canonical, depth); err != nil {
-			return nil, 0, err
-		}
-		m.size += nameSize + 2
-		members = append(members, m)
 	}
 	if _, err := c.decoder.ReadToken(); err != nil {
 		return nil, 0, err
 	}
-	// Stable, so that of equal names the last given is the last here, and it is the one that counts.
-	slices.SortStableFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	out = append(out, '{')
-	total, written := int64(2), 0
+	first, base := len(c.members), len(out)
+	for c.decoder.PeekKind() != '}' {
+		if len(out) > base {
+			out = append(out, ',')
+		}
+		m := member{start: len(out)}
+		var err error
+		var nameSize int64
+		if out, nameSize, err = c.text(out); err != nil {
+			return nil, 0, err
+		}
+		m.nameEnd = len(out)
+		out = append(out, ':')
+		if out, m.size, err = c.value(out, depth); err != nil {
+			return nil, 0, err
+		}
+		m.end = len(out)
+		m.size += nameSize + 2
+		c.members = append(c.members, m)
+	}
+	if _, err := c.decoder.ReadToken(); err != nil {
+		return nil, 0, err
+	}
+	members := c.members[first:]
+	c.members = c.members[:first]
+	return c.sorted(out, base, members)
+}
+
+// sorted puts the members of an object in order, which stand behind base in the order in which they were read, and ends it.
+func (c *canonicalizer) sorted(out []byte, base int, members []member) ([]byte, int64, error) {
+	read, shift := out, 0
+	name := func(m member) []byte { return read[m.start-shift : m.nameEnd-shift] }
+	byName := func(a, b member) int { return bytes.Compare(name(a), name(b)) }
+	if !slices.IsSortedFunc(members, byName) {
+		// A copy of this object alone: one of all that was read so far would make a long array of them quadratic.
+		read, shift = slices.Clone(out[base:]), base
+		// Stable, so that of equal names the last given is the last here, and it is the one that counts.
+		slices.SortStableFunc(members, byName)
+	}
+	out = out[:base]
+	total := int64(2)
 	for i, m := range members {
-		if i+1 < len(members) && members[i+1].name == m.name {
+		if i+1 < len(members) && bytes.Equal(name(members[i+1]), name(m)) {
 			continue
 		}
-		if written > 0 {
+		if len(out) > base {
 			out = append(out, ',')
 			total += 2
 		}
-		out = append(out, m.canonical...)
+		// Where they were in order already, this moves nothing, or to the left over one that does not count.
+		out = append(out, read[m.start-shift:m.end-shift]...)
 		total += m.size
-		written++
 	}
 	return append(out, '}'), total, nil
 }

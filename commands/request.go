@@ -234,6 +234,7 @@ func (r *request) members(traceparent *string) string {
 	text("queue", &r.queue)
 	number("priority", &priority)
 	number("attempt_budget", &budget)
+	number("payload_bytes", &r.payload.size)
 	text("request_digest", &digest)
 	text("concurrency_key", r.concurrencyKey)
 	for i, tag := range r.tags {

@@ -127,16 +127,23 @@ end
 $$;
 
 -- The hashes of one key under all secrets of the caller's ring, in the order in which rows are taken.
+--
+-- In PL/pgSQL, which keeps its plan. An SQL function with a FROM clause is planned anew in each transaction.
 create function daybook.key_ring(p_key_hash bytea, p_other_hashes bytea)
 returns bytea[]
-language sql
+language plpgsql
 immutable
 as $$
-    select array(
+begin
+    if p_other_hashes is null then
+        return array[p_key_hash];
+    end if;
+    return array(
         select p_key_hash
         union
         select substring(p_other_hashes from i for 32)
-        from generate_series(1, coalesce(octet_length(p_other_hashes), 0), 32) as i
+        from generate_series(1, octet_length(p_other_hashes), 32) as i
         order by 1
-    )
+    );
+end
 $$;

@@ -13,6 +13,7 @@ create function daybook.request_members(
     p_concurrency_key      text,
     p_tags                 text[],
     p_attempt_budget       integer,
+    p_payload_bytes        integer,
     p_retry_kind           text,
     p_retry_initial_ms     bigint,
     p_retry_max_ms         bigint,
@@ -33,7 +34,8 @@ as $$
 begin
     return concat(
         '"type":', to_json(p_type), ',"queue":', to_json(p_queue), ',"priority":', p_priority,
-        ',"attempt_budget":', p_attempt_budget, ',"request_digest":"', encode(p_request_digest, 'hex'), '"',
+        ',"attempt_budget":', p_attempt_budget, ',"payload_bytes":', p_payload_bytes,
+        ',"request_digest":"', encode(p_request_digest, 'hex'), '"',
         ',"concurrency_key":' || to_json(p_concurrency_key)::text,
         ',"tags":' || to_json(p_tags)::text,
         ',"retry_policy":{"kind":"' || p_retry_kind || '","initial_ms":' || p_retry_initial_ms
@@ -50,20 +52,18 @@ $$;
 
 -- What PostgreSQL decided comes after what was asked for: of a member that is there twice the last one counts.
 create function daybook.accepted_body(
-    p_job_id        uuid,
-    p_request       text,
-    p_payload_bytes integer,
-    p_run_at        timestamptz,
-    p_expires_at    timestamptz,
-    p_after_job_id  uuid
+    p_job_id       uuid,
+    p_request      text,
+    p_run_at       timestamptz,
+    p_expires_at   timestamptz,
+    p_after_job_id uuid
 )
 returns json
 language sql
 stable
 as $$
     select (
-        '{"v":1,' || p_request || ',"job_id":"' || p_job_id || '","payload_bytes":' || p_payload_bytes || ',"run_at":"'
-        || daybook.instant(p_run_at)
+        '{"v":1,' || p_request || ',"job_id":"' || p_job_id || '","run_at":"' || daybook.instant(p_run_at)
         || coalesce('","expires_at":"' || daybook.instant(p_expires_at), '')
         || coalesce('","after_job_id":"' || p_after_job_id, '')
         || '"}'

@@ -8,8 +8,12 @@ set local role daybook_owner;
 --
 -- Lock order, here and everywhere: binding, then job, then event.
 --
--- p_request holds the members of the event's body that are the caller's, rendered. It is the Go package's: whoever
--- sends it vouches for them, and for the bounds of all other arguments.
+-- p_request holds the members of the event's body that are the caller's, rendered, and p_job_id_tail the random part of
+-- the job's id. They are the Go package's: whoever sends p_request vouches for what is in it, and for the bounds of all
+-- other arguments.
+--
+-- PL/pgSQL prepares each expression that it comes to once more in each transaction. So what every new key passes by is
+-- kept short: what is only for a key that has a binding stands inside one branch.
 create function daybook.enqueue(
     p_type                 text,
     p_payload              text,
@@ -36,6 +40,7 @@ create function daybook.enqueue(
     p_request_digest       bytea,
     p_traceparent          text,
     p_request              text default null,
+    p_job_id_tail          text default null,
     out job_id             uuid,
     out outcome            text,
     out reason             text,
@@ -48,12 +53,14 @@ volatile
 security definer
 set search_path = pg_catalog, daybook, pg_temp
 set jit = off
+-- A session may keep its plans from when the tables were empty, even vacuumed empty, when reading all of nothing is the
+-- cheapest plan of all: then each call would read a table that has grown since.
+set enable_seqscan = off
 as $$
 declare
-    -- How old the clock of an uncontended claim may be. A claim that took longer has waited, and is dated anew.
-    c_claim_age constant interval := interval '10 milliseconds';
-    v_vouched       constant boolean := p_request is not null;
+    v_vouched       constant boolean := p_request is not null and p_job_id_tail is not null;
     v_binding       daybook.binding;
+    v_bound         boolean;
     v_hashes        bytea[];
     v_now           timestamptz;
     v_run_at        timestamptz;
@@ -74,7 +81,7 @@ begin
     -- Each round looks, judges what it sees, and claims what is free. A round begins anew only where another
     -- transaction has meanwhile committed a change to this very key.
     loop
-        v_binding := null;
+        v_bound := false;
         if p_mode is not null then
             -- Look first, without a lock: a replay leaves nothing behind, not even on a busy key.
             if v_hashes is null then
@@ -90,158 +97,163 @@ begin
                 order by b.expires_at desc, b.key_hash = p_key_hash desc
                 limit 1;
             end if;
-            if v_binding.alias_of is not null then
-                select b.*
-                into v_binding
-                from daybook.binding as b
-                where b.key_hash = v_binding.alias_of;
-                -- Gone between the two statements.
-                continue when not found;
+            if found then
+                if v_binding.alias_of is not null then
+                    select b.*
+                    into v_binding
+                    from daybook.binding as b
+                    where b.key_hash = v_binding.alias_of;
+                    -- Gone between the two statements.
+                    continue when not found;
+                end if;
+                v_bound := true;
+                -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing.
+                if v_binding.request_digest = p_request_digest
+                    and v_binding.mode = p_mode
+                    and p_mode <> 'debounce'
+                    and v_binding.expires_at > daybook.clock()
+                then
+                    job_id := v_binding.job_id;
+                    outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
+                    bound_at := v_binding.bound_at;
+                    expires_at := v_binding.expires_at;
+                    return;
+                end if;
             end if;
-        end if;
-
-        if v_binding.key_hash is not null and v_binding.mode = p_mode and p_mode <> 'debounce'
-            -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing.
-            and v_binding.request_digest = p_request_digest
-            and v_binding.expires_at > daybook.clock()
-        then
-            job_id := v_binding.job_id;
-            outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
-            bound_at := v_binding.bound_at;
-            expires_at := v_binding.expires_at;
-            return;
         end if;
 
         if v_payload is null then
-            if p_request is null then
-                p_request := daybook.request_members(
-                    p_type, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
-                    p_retry_initial_ms, p_retry_max_ms, p_deadline, p_execution_timeout_ms, p_mode, p_scope, p_key_hash,
-                    p_key_preview, p_window_ms, p_request_digest, p_traceparent
-                );
-            end if;
             -- The block keeps the caller's transaction usable after a payload that is not JSON.
             begin
                 v_payload := p_payload::jsonb;
-                v_payload_bytes := octet_length(v_payload::text);
             exception
                 when data_exception or program_limit_exceeded or statement_too_complex then
                     null;
             end;
+            -- Not where the Go package vouches for the bounds, which it has checked before any SQL: so many terms would
+            -- take as long as an insert. A payload that is not JSON never gets further.
+            if v_payload is null or not v_vouched then
+                v_payload_bytes := octet_length(v_payload::text);
+                v_field := daybook.invalid_field(
+                    p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                    p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                    p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
+                    p_follow_up, p_request_digest
+                );
+                p_request := daybook.request_members(
+                    p_type, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, v_payload_bytes,
+                    p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_deadline, p_execution_timeout_ms, p_mode,
+                    p_scope, p_key_hash, p_key_preview, p_window_ms, p_request_digest, p_traceparent
+                );
+                p_job_id_tail := daybook.job_id_tail();
+            end if;
         end if;
 
-        v_fields := null;
-        if v_binding.key_hash is not null and p_mode <> 'debounce' and v_binding.expires_at > daybook.clock() then
-            -- Binding and job in one statement, so as they were at one moment: a debounced owner may be replaced just now.
-            select
-                b as binding,
-                daybook.differing_fields(
-                    b, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-                    p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
-                    p_mode, p_window_ms
-                ) as fields
-            into v_owner
-            from daybook.binding as b
-            where b.key_hash = v_binding.key_hash
-                and b.job_id = v_binding.job_id;
-            continue when not found;
-            v_binding := v_owner.binding;
-            v_fields := v_owner.fields;
-            if v_fields is null then
-                job_id := v_binding.job_id;
-                outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
-                bound_at := v_binding.bound_at;
-                expires_at := v_binding.expires_at;
-                return;
+        if v_bound then
+            v_fields := null;
+            if p_mode <> 'debounce' and v_binding.expires_at > daybook.clock() then
+                -- Binding and job in one statement, so as they were at one moment: a debounced owner may be replaced
+                -- just now.
+                select
+                    b as binding,
+                    daybook.differing_fields(
+                        b, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                        p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                        p_mode, p_window_ms
+                    ) as fields
+                into v_owner
+                from daybook.binding as b
+                where b.key_hash = v_binding.key_hash
+                    and b.job_id = v_binding.job_id;
+                continue when not found;
+                v_binding := v_owner.binding;
+                v_fields := v_owner.fields;
+                if v_fields is null then
+                    job_id := v_binding.job_id;
+                    outcome := case p_mode when 'idempotency' then 'replayed' else 'coalesced' end;
+                    bound_at := v_binding.bound_at;
+                    expires_at := v_binding.expires_at;
+                    return;
+                end if;
             end if;
         end if;
 
         -- Only now: what was accepted once must replay, whatever has become invalid since.
-        -- Not where the Go package vouches for the bounds, which it has checked before any SQL: so many terms would take
-        -- as long as an insert. A payload that is not JSON never gets further.
-        if v_payload is null or not v_vouched then
-            v_field := daybook.invalid_field(
-                p_type, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-                p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
-                p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule,
-                p_follow_up, p_request_digest
-            );
-            if v_field is not null then
-                outcome := 'invalid';
-                reason := v_field;
+        if v_field is not null then
+            outcome := 'invalid';
+            reason := v_field;
+            return;
+        end if;
+
+        if v_bound then
+            if v_fields is not null then
+                -- A refusal that is known already writes nothing, so it must not lock either.
+                perform
+                from daybook.rejection as r
+                join daybook.binding as b
+                    on b.key_hash = r.key_hash
+                    and b.job_id = v_binding.job_id
+                where r.key_hash = v_binding.key_hash
+                    and r.request_digest = p_request_digest
+                    and r.reason = 'conflict';
+                if not found then
+                    -- Who waits here for another transaction may find the key in other hands afterwards, or expired.
+                    select b.*
+                    into v_binding
+                    from daybook.binding as b
+                    where b.key_hash = v_binding.key_hash
+                        and b.job_id = v_binding.job_id
+                    for no key update;
+                    continue when not found or v_binding.expires_at <= daybook.clock();
+                    v_fields := daybook.differing_fields(
+                        v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                        p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                        p_mode, p_window_ms
+                    );
+                    perform daybook.record_rejection(
+                        v_binding.key_hash, v_binding.job_id, 'conflict', p_type, p_queue, p_mode, v_fields,
+                        p_request_digest, p_traceparent
+                    );
+                end if;
+                job_id := v_binding.job_id;
+                outcome := 'conflict_rejected';
+                bound_at := v_binding.bound_at;
+                expires_at := v_binding.expires_at;
+                detail := json_build_object(
+                    'key_hash', encode(v_binding.key_hash, 'hex'),
+                    'key_preview', v_binding.key_preview,
+                    'mode', v_binding.mode,
+                    'state', (
+                        select j.state
+                        from daybook.job as j
+                        where j.job_id = v_binding.job_id
+                    ),
+                    'fields', v_fields,
+                    'request_digest', encode(v_binding.request_digest, 'hex')
+                );
                 return;
             end if;
-        end if;
 
-        if v_fields is not null then
-            -- A refusal that is known already writes nothing, so it must not lock either.
-            perform
-            from daybook.rejection as r
-            join daybook.binding as b
-                on b.key_hash = r.key_hash
-                and b.job_id = v_binding.job_id
-            where r.key_hash = v_binding.key_hash
-                and r.request_digest = p_request_digest
-                and r.reason = 'conflict';
-            if not found then
-                -- Who waits here for another transaction may find the key in other hands afterwards, or expired.
-                select b.*
-                into v_binding
-                from daybook.binding as b
-                where b.key_hash = v_binding.key_hash
-                    and b.job_id = v_binding.job_id
-                for no key update;
-                continue when not found or v_binding.expires_at <= daybook.clock();
-                v_fields := daybook.differing_fields(
-                    v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
-                    p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
-                    p_mode, p_window_ms
+            if p_mode = 'debounce' then
+                v_debounce := daybook.debounce(
+                    v_binding, p_type, v_payload, p_queue, p_priority, p_concurrency_key, p_tags,
+                    p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline,
+                    p_execution_timeout_ms, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up, p_request_digest,
+                    p_traceparent, p_request
                 );
-                perform daybook.record_rejection(
-                    v_binding.key_hash, v_binding.job_id, 'conflict', p_type, p_queue, p_mode, v_fields,
-                    p_request_digest, p_traceparent
-                );
+                if v_debounce.outcome = 'free' then
+                    v_after_job_id := v_debounce.after_job_id;
+                    continue;
+                end if;
+                continue when v_debounce.outcome = 'retry';
+                job_id := v_binding.job_id;
+                outcome := v_debounce.outcome;
+                reason := v_debounce.reason;
+                bound_at := v_debounce.bound_at;
+                expires_at := v_debounce.expires_at;
+                return;
             end if;
-            job_id := v_binding.job_id;
-            outcome := 'conflict_rejected';
-            bound_at := v_binding.bound_at;
-            expires_at := v_binding.expires_at;
-            detail := json_build_object(
-                'key_hash', encode(v_binding.key_hash, 'hex'),
-                'key_preview', v_binding.key_preview,
-                'mode', v_binding.mode,
-                'state', (
-                    select j.state
-                    from daybook.job as j
-                    where j.job_id = v_binding.job_id
-                ),
-                'fields', v_fields,
-                'request_digest', encode(v_binding.request_digest, 'hex')
-            );
-            return;
-        end if;
 
-        if v_binding.key_hash is not null and p_mode = 'debounce' then
-            v_debounce := daybook.debounce(
-                v_binding, p_type, v_payload, v_payload_bytes, p_queue, p_priority, p_concurrency_key, p_tags,
-                p_attempt_budget, p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline,
-                p_execution_timeout_ms, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up, p_request_digest,
-                p_traceparent, p_request
-            );
-            if v_debounce.outcome = 'free' then
-                v_after_job_id := v_debounce.after_job_id;
-                continue;
-            end if;
-            continue when v_debounce.outcome = 'retry';
-            job_id := v_binding.job_id;
-            outcome := v_debounce.outcome;
-            reason := v_debounce.reason;
-            bound_at := v_debounce.bound_at;
-            expires_at := v_debounce.expires_at;
-            return;
-        end if;
-
-        if v_binding.key_hash is not null then
             -- Expired. The row is there, so it can be locked; then the clock is read, and the row is judged again.
             -- Taken away, the key is free, and the next round claims it like any other.
             select b.*
@@ -269,13 +281,15 @@ begin
         expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
         -- A debounced job waits for its window, the others for the run time that was asked for.
         v_run_at := coalesce(p_run_at, case p_mode when 'debounce' then enqueue.expires_at else v_now end);
-        if p_deadline <= greatest(v_now, v_run_at) then
-            expires_at := null;
-            outcome := 'invalid';
-            reason := 'deadline';
-            return;
+        if p_deadline is not null then
+            if p_deadline <= greatest(v_now, v_run_at) then
+                expires_at := null;
+                outcome := 'invalid';
+                reason := 'deadline';
+                return;
+            end if;
         end if;
-        job_id := daybook.new_job_id(v_now);
+        job_id := daybook.new_job_id(v_now, p_job_id_tail);
         exit when p_mode is null;
 
         -- The unique key arbitrates. Who loses reads again in a new statement: in this one the winner's row is invisible.
@@ -313,8 +327,9 @@ begin
             end if;
         end if;
 
-        -- The claim may have waited for another transaction to roll back: then its clock is that old.
-        exit when daybook.clock() - v_now <= c_claim_age;
+        -- A claim that took longer than usual may have waited for another transaction to roll back: then its clock is that
+        -- old, and it is dated anew.
+        exit when daybook.clock() - v_now <= interval '10 milliseconds';
         v_now := daybook.clock();
         expires_at := v_now + least(p_window_ms, p_max_wait_ms) * interval '1 millisecond';
         v_run_at := coalesce(p_run_at, case p_mode when 'debounce' then enqueue.expires_at else v_now end);
@@ -334,25 +349,26 @@ begin
         exit;
     end loop;
 
-    insert into daybook.job (
-        job_id, run_at, accepted_at, deadline, key_hash, after_job_id, execution_timeout_ms, retry_initial_ms,
-        retry_max_ms, priority, attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
+    -- The xid is there before the id is drawn: see daybook.sequence. A claim has taken one.
+    if p_mode is null then
+        v_xid := pg_current_xact_id();
+    end if;
+    with accepted as (
+        insert into daybook.job (
+            job_id, run_at, accepted_at, deadline, key_hash, after_job_id, execution_timeout_ms, retry_initial_ms,
+            retry_max_ms, priority, attempt_budget, state, queue, type, concurrency_key, retry_kind, tags, payload
+        )
+        values (
+            enqueue.job_id, v_run_at, v_now, p_deadline, p_key_hash, v_after_job_id, p_execution_timeout_ms,
+            p_retry_initial_ms, p_retry_max_ms, p_priority, p_attempt_budget,
+            case when v_run_at > v_now then 'scheduled' else 'ready' end, p_queue, p_type, p_concurrency_key,
+            p_retry_kind, p_tags, v_payload
+        )
     )
-    values (
-        enqueue.job_id, v_run_at, v_now, p_deadline, p_key_hash, v_after_job_id, p_execution_timeout_ms,
-        p_retry_initial_ms, p_retry_max_ms, p_priority, p_attempt_budget,
-        case when v_run_at > v_now then 'scheduled' else 'ready' end, p_queue, p_type, p_concurrency_key,
-        p_retry_kind, p_tags, v_payload
-    );
-
-    -- The xid is there before the id is drawn: see daybook.sequence.
-    v_xid := pg_current_xact_id();
     insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
     values (
         v_now, enqueue.job_id, p_key_hash, 'enqueue.accepted', p_scope, p_key_preview,
-        daybook.accepted_body(
-            enqueue.job_id, p_request, v_payload_bytes, v_run_at, enqueue.expires_at, v_after_job_id
-        )
+        daybook.accepted_body(enqueue.job_id, p_request, v_run_at, enqueue.expires_at, v_after_job_id)
     );
     outcome := 'accepted';
     bound_at := v_now;

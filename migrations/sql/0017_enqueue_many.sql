@@ -41,6 +41,7 @@ create function daybook.enqueue_many(
     p_request_digest       bytea[],
     p_traceparent          text,
     p_request              text[] default null,
+    p_job_id_tail          text[] default null,
     out job_ids            uuid[],
     out outcomes           text[],
     out reasons            text[],
@@ -61,7 +62,7 @@ set enable_mergejoin = off
 as $$
 declare
     v_count     constant integer  := cardinality(p_type);
-    v_vouched   constant boolean  := p_request is not null;
+    v_vouched   constant boolean  := p_request is not null and p_job_id_tail is not null;
     -- How old the clock of an uncontended claim may be. A claim that took longer has waited, and is dated anew.
     c_claim_age constant interval := interval '10 milliseconds' + v_count * interval '0.2 milliseconds';
     v_now       timestamptz;
@@ -73,7 +74,9 @@ declare
     -- By ordinal: how long the key of each request is bound at first, null without a key.
     v_bound_ms  bigint[];
     v_run_ats   timestamptz[];
-    v_payload_bytes integer[];
+    v_payloads  jsonb[];
+    -- By ordinal: whether a request keeps its bounds. Null where the caller vouches for all of them.
+    v_valid     boolean[];
     v_result    record;
     v_xid       xid8;
     v_invalid   boolean := false;
@@ -91,26 +94,6 @@ begin
         order by i.ordinal
     );
 
-    if p_request is null then
-        p_request := array(
-            select daybook.request_members(
-                i.type, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget, i.retry_kind,
-                i.retry_initial_ms, i.retry_max_ms, i.deadline, i.execution_timeout_ms, i.mode, i.scope, i.key_hash,
-                i.key_preview, i.window_ms, i.request_digest, p_traceparent
-            )
-            from unnest(
-                p_type, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
-                p_retry_initial_ms, p_retry_max_ms, p_deadline, p_execution_timeout_ms, p_mode, p_scope, p_key_hash,
-                p_key_preview, p_window_ms, p_request_digest
-            ) with ordinality as i (
-                type, queue, priority, concurrency_key, tags, attempt_budget, retry_kind, retry_initial_ms,
-                retry_max_ms, deadline, execution_timeout_ms, mode, scope, key_hash, key_preview, window_ms,
-                request_digest, ordinal
-            )
-            order by i.ordinal
-        );
-    end if;
-
     begin
         -- Look first: whoever repeats a batch gets its answers from one read, and writes nothing.
         v_now := daybook.clock();
@@ -122,7 +105,10 @@ begin
                     and b.mode <> 'debounce'
                     and b.alias_of is null
                     and b.request_digest = i.request_digest as replays,
-                (daybook.key_ring(i.key_hash, i.other_hashes))[1] as first_hash
+                case
+                    when i.other_hashes is null then i.key_hash
+                    else (daybook.key_ring(i.key_hash, i.other_hashes))[1]
+                end as first_hash
             from unnest(p_key_hash, p_other_hashes, p_mode, p_request_digest) with ordinality
                 as i (key_hash, other_hashes, mode, request_digest, ordinal)
             join daybook.binding as b
@@ -145,52 +131,75 @@ begin
         -- once. A payload that is not JSON would end this statement; then each request is
         -- judged by itself, below.
         begin
-            v_now := daybook.clock();
-            with request as (
+            v_payloads := array(
+                select i.payload::jsonb
+                from unnest(p_payload) with ordinality as i (payload, ordinal)
+                order by i.ordinal
+            );
+            -- See daybook.enqueue for who vouches.
+            if not v_vouched then
                 select
-                    i.*,
-                    row_number() over (partition by i.key_hash order by i.ordinal) as twin
-                from unnest(
-                    p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
-                    p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
-                    p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up,
-                    p_request_digest, p_request, outcomes
-                ) with ordinality as i (
-                    type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
-                    retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
-                    key_hash, other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up,
-                    request_digest, request, outcome, ordinal
-                )
-            )
-            select array_agg(
-                case
-                    when r.outcome is null
-                        and (r.mode is null or r.twin = 1)
-                        and (r.deadline is null or r.deadline > greatest(v_now, r.run_at, case r.mode
-                            when 'debounce' then v_now + least(r.window_ms, r.max_wait_ms) * interval '1 millisecond'
-                        end))
-                        and (r.key_hash is null or v_first is null
-                            or v_first > all (daybook.key_ring(r.key_hash, r.other_hashes)))
-                        -- See daybook.enqueue for who vouches.
-                        and (
-                            v_vouched
-                            or daybook.invalid_field(
-                                r.type, b.payload_bytes, r.queue, r.priority, r.concurrency_key, r.tags::text[],
-                                r.attempt_budget, r.retry_kind, r.retry_initial_ms, r.retry_max_ms, r.run_at,
-                                r.deadline, r.execution_timeout_ms, r.mode, r.scope, r.key_hash, r.other_hashes,
-                                r.key_preview, r.window_ms, r.max_wait_ms, r.schedule, r.follow_up, r.request_digest
-                            ) is null
-                        )
-                        then daybook.new_job_id(v_now)
-                end
+                    array_agg(daybook.invalid_field(
+                        i.type, b.payload_bytes, i.queue, i.priority, i.concurrency_key, i.tags::text[],
+                        i.attempt_budget, i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.run_at, i.deadline,
+                        i.execution_timeout_ms, i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms,
+                        i.max_wait_ms, i.schedule, i.follow_up, i.request_digest
+                    ) is null),
+                    array_agg(daybook.request_members(
+                        i.type, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget,
+                        b.payload_bytes, i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.deadline,
+                        i.execution_timeout_ms, i.mode, i.scope, i.key_hash, i.key_preview, i.window_ms,
+                        i.request_digest, p_traceparent
+                    )),
+                    array_agg(daybook.job_id_tail())
+                into v_valid, p_request, p_job_id_tail
+                from (
+                    select i.*
+                    from unnest(
+                        p_type, v_payloads, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+                        p_retry_kind, p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms,
+                        p_mode, p_scope, p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms,
+                        p_schedule, p_follow_up, p_request_digest
+                    ) with ordinality as i (
+                        type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
+                        retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope, key_hash,
+                        other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up, request_digest, ordinal
+                    )
+                    order by i.ordinal
+                ) as i
+                cross join lateral (
+                    select octet_length(i.payload::text) as payload_bytes
+                    offset 0
+                ) as b;
+            end if;
+            v_now := daybook.clock();
+            v_job_ids := array(
+                select
+                    case
+                        when r.outcome is null
+                            and (r.key_hash is null or r.twin = 1)
+                            and (r.deadline is null or r.deadline > greatest(v_now, r.run_at, case r.mode
+                                when 'debounce' then v_now + r.bound_ms * interval '1 millisecond'
+                            end))
+                            and (r.key_hash is null or v_first is null or v_first > r.key_hash and (
+                                r.other_hashes is null or v_first > all (daybook.key_ring(r.key_hash, r.other_hashes))
+                            ))
+                            and (v_vouched or r.valid)
+                            then daybook.new_job_id(v_now, r.job_id_tail)
+                    end
+                from (
+                    select
+                        i.*,
+                        row_number() over (partition by i.key_hash order by i.ordinal) as twin
+                    from unnest(
+                        p_run_at, p_deadline, p_mode, p_key_hash, p_other_hashes, v_bound_ms, p_job_id_tail, outcomes,
+                        v_valid
+                    ) with ordinality as i (
+                        run_at, deadline, mode, key_hash, other_hashes, bound_ms, job_id_tail, outcome, valid, ordinal
+                    )
+                ) as r
                 order by r.ordinal
-            ), array_agg(b.payload_bytes order by r.ordinal)
-            into v_job_ids, v_payload_bytes
-            from request as r
-            cross join lateral (
-                select octet_length(r.payload::jsonb::text) as payload_bytes
-                offset 0
-            ) as b;
+            );
         exception
             when data_exception or program_limit_exceeded or statement_too_complex then
                 v_job_ids := array_fill(null::uuid, array[v_count]);
@@ -312,9 +321,9 @@ begin
         select
             i.job_id, i.run_at, v_now, i.deadline, i.key_hash, i.execution_timeout_ms, i.retry_initial_ms,
             i.retry_max_ms, i.priority, i.attempt_budget, case when i.run_at > v_now then 'scheduled' else 'ready' end,
-            i.queue, i.type, i.concurrency_key, i.retry_kind, i.tags::text[], i.payload::jsonb
+            i.queue, i.type, i.concurrency_key, i.retry_kind, i.tags::text[], i.payload
         from unnest(
-            v_job_ids, p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
+            v_job_ids, p_type, v_payloads, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget,
             p_retry_kind, p_retry_initial_ms, p_retry_max_ms, v_run_ats, p_deadline, p_execution_timeout_ms, p_key_hash
         ) with ordinality as i (
             job_id, type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
@@ -331,31 +340,36 @@ begin
         select
             v_now, i.job_id, i.key_hash, 'enqueue.accepted', i.scope, i.key_preview,
             daybook.accepted_body(
-                i.job_id, i.request, i.payload_bytes, i.run_at,
-                v_now + i.bound_ms * interval '1 millisecond', null
+                i.job_id, i.request, i.run_at, v_now + i.bound_ms * interval '1 millisecond', null
             )
         from unnest(
-            v_job_ids, v_payload_bytes, v_run_ats, p_scope, p_key_hash, p_key_preview, v_bound_ms, p_request
+            v_job_ids, v_run_ats, p_scope, p_key_hash, p_key_preview, v_bound_ms, p_request
         ) with ordinality as i (
-            job_id, payload_bytes, run_at, scope, key_hash, key_preview, bound_ms, request, ordinal
+            job_id, run_at, scope, key_hash, key_preview, bound_ms, request, ordinal
         )
         where i.job_id is not null
         order by i.ordinal;
 
         select
-            array_agg(coalesce(i.job_id, i.found) order by i.ordinal),
-            array_agg(case when i.job_id is not null then 'accepted' else i.outcome end order by i.ordinal),
-            array_agg(case when i.job_id is not null then v_now else i.bound_at end order by i.ordinal),
+            array_agg(coalesce(i.job_id, i.found)),
+            array_agg(case when i.job_id is not null then 'accepted' else i.outcome end),
+            array_agg(case when i.job_id is not null then v_now else i.bound_at end),
             array_agg(
                 case
                     when i.job_id is not null then v_now + i.bound_ms * interval '1 millisecond'
                     else i.expires_at
                 end
-                order by i.ordinal
             )
         into job_ids, outcomes, bound_ats, expires_ats
-        from unnest(v_job_ids, job_ids, outcomes, bound_ats, expires_ats, v_bound_ms) with ordinality
-            as i (job_id, found, outcome, bound_at, expires_at, bound_ms, ordinal);
+        from (
+            select i.*
+            from unnest(v_job_ids, job_ids, outcomes, bound_ats, expires_ats, v_bound_ms) with ordinality
+                as i (job_id, found, outcome, bound_at, expires_at, bound_ms, ordinal)
+            order by i.ordinal
+        ) as i;
+        if array_position(outcomes, null) is null then
+            return;
+        end if;
 
         -- Twins, keys owned by somebody, keys lost in a race, and whatever is invalid.
         for v_result in
@@ -366,12 +380,12 @@ begin
                     p_type, p_payload, p_queue, p_priority, p_concurrency_key, p_tags, p_attempt_budget, p_retry_kind,
                     p_retry_initial_ms, p_retry_max_ms, p_run_at, p_deadline, p_execution_timeout_ms, p_mode, p_scope,
                     p_key_hash, p_other_hashes, p_key_preview, p_window_ms, p_max_wait_ms, p_schedule, p_follow_up,
-                    p_request_digest, p_request, outcomes
+                    p_request_digest, p_request, p_job_id_tail, outcomes
                 ) with ordinality as i (
                     type, payload, queue, priority, concurrency_key, tags, attempt_budget, retry_kind,
                     retry_initial_ms, retry_max_ms, run_at, deadline, execution_timeout_ms, mode, scope,
                     key_hash, other_hashes, key_preview, window_ms, max_wait_ms, schedule, follow_up,
-                    request_digest, request, outcome, ordinal
+                    request_digest, request, job_id_tail, outcome, ordinal
                 )
                 where i.outcome is null
                 order by (daybook.key_ring(i.key_hash, i.other_hashes))[1], i.ordinal
@@ -381,7 +395,8 @@ begin
                 i.type, i.payload, i.queue, i.priority, i.concurrency_key, i.tags::text[], i.attempt_budget,
                 i.retry_kind, i.retry_initial_ms, i.retry_max_ms, i.run_at, i.deadline, i.execution_timeout_ms,
                 i.mode, i.scope, i.key_hash, i.other_hashes, i.key_preview, i.window_ms, i.max_wait_ms, i.schedule,
-                i.follow_up, i.request_digest, p_traceparent, case when v_vouched then i.request end
+                i.follow_up, i.request_digest, p_traceparent, case when v_vouched then i.request end,
+                case when v_vouched then i.job_id_tail end
             ) as d
         loop
             job_ids[v_result.ordinal] := v_result.job_id;

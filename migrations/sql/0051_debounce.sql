@@ -12,7 +12,6 @@ create function daybook.debounce(
     p_binding              daybook.binding,
     p_type                 text,
     p_payload              jsonb,
-    p_payload_bytes        integer,
     p_queue                text,
     p_priority             integer,
     p_concurrency_key      text,
@@ -184,7 +183,7 @@ begin
             v_now, v_job.job_id, v_binding.key_hash, 'enqueue.replaced', v_binding.scope, v_binding.key_preview,
             daybook.replaced_body(
                 daybook.accepted_body(
-                    v_job.job_id, p_request, p_payload_bytes, v_run_at, debounce.expires_at, v_job.after_job_id
+                    v_job.job_id, p_request, v_run_at, debounce.expires_at, v_job.after_job_id
                 ),
                 v_binding.replaced + 1, v_binding.request_digest, v_job.run_at
             )

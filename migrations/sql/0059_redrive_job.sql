@@ -101,7 +101,7 @@ begin
             return;
         end if;
 
-        job_id := daybook.new_job_id(v_now);
+        job_id := daybook.new_job_id(v_now, daybook.job_id_tail());
         insert into daybook.redrive (source_job_id, request_id, target_job_id, actor, reason, redriven_at)
         values (p_source_job_id, p_request_id, redrive_job.job_id, p_actor, p_reason, v_now)
         on conflict on constraint redrive_pkey do nothing;

@@ -49,6 +49,8 @@ func testStatusCheck(t *testing.T, d daybook) {
 	}, "status --check finds nothing wrong")
 	following := d.follow(t, call{args: []string{"events", "--follow", "--json"}, url: db.URL})
 	following.next(t)
+	// A runner beats before it has read anything.
+	wait(t, db, `select count(*) = 4 from daybook.cursor where name like 'projection:%' and position = 1`)
 	projecting.end(t, os.Interrupt)
 	check(4, "unhealthy: nobody listens")
 

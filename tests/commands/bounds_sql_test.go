@@ -319,11 +319,11 @@ func TestServerRendersTheSameEvent(t *testing.T) {
 	} {
 		sent := &lastArguments{}
 		_, _ = queue.DecideTx(t.Context(), sent, options)
-		rendered := sent.arguments[len(sent.arguments)-1].(string)
+		rendered := sent.arguments[24].(string)
 		byServer := query1[string](t, db.Pool,
-			`select daybook.request_members($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+			`select daybook.request_members($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 			sent.arguments[0], sent.arguments[2], sent.arguments[3], sent.arguments[4], sent.arguments[5], sent.arguments[6],
-			sent.arguments[7], sent.arguments[8], sent.arguments[9], sent.arguments[11], sent.arguments[12], sent.arguments[13],
+			query1[int](t, db.Pool, `select octet_length($1::text::jsonb::text)`, sent.arguments[1]), sent.arguments[7], sent.arguments[8], sent.arguments[9], sent.arguments[11], sent.arguments[12], sent.arguments[13],
 			sent.arguments[14], sent.arguments[15], sent.arguments[17], sent.arguments[18], sent.arguments[22], sent.arguments[23])
 		if !query1[bool](t, db.Pool, `select $1::text::jsonb = $2::text::jsonb`, "{"+rendered+"}", "{"+byServer+"}") {
 			t.Errorf("%s:\nsent   %s\nserver %s", name, rendered, byServer)

@@ -159,8 +159,8 @@ func digestOf(text string, maxBytes int) (string, error) {
 	if !errors.As(err, &call) {
 		return "", err
 	}
-	// The digest is the last argument but two: see commands/sql/enqueue.sql.
-	return fmt.Sprintf("%x", sent.arguments[len(sent.arguments)-3]), nil
+	// See commands/sql/enqueue.sql.
+	return fmt.Sprintf("%x", sent.arguments[22]), nil
 }
 
 // lastArguments is a transaction that keeps what is sent, and answers with an error.

@@ -34,8 +34,8 @@ func mutations() []mutation {
 		},
 		{
 			name: "window edge open, single", rule: "at exactly expires_at the key is free", version: 16,
-			before: "and v_binding.expires_at > daybook.clock()\n        then\n            job_id",
-			after:  "and v_binding.expires_at >= daybook.clock()\n        then\n            job_id",
+			before: "and v_binding.expires_at > daybook.clock()\n                then\n                    job_id",
+			after:  "and v_binding.expires_at >= daybook.clock()\n                then\n                    job_id",
 			pkg:    jobs, run: "TestThrottleWindow",
 		},
 		{
@@ -58,7 +58,7 @@ func mutations() []mutation {
 		},
 		{
 			name: "old clock after a wait", rule: "who waited three seconds gets her window from after the wait", version: 16,
-			before: "exit when daybook.clock() - v_now <= c_claim_age;",
+			before: "exit when daybook.clock() - v_now <= interval '10 milliseconds';",
 			after:  "exit;",
 			pkg:    jobs, run: "TestClockIsReadAfterTheLock",
 		},
