@@ -39,7 +39,8 @@ func TestPlansOfEmptyTables(t *testing.T) {
 			all := []commands.EnqueueOptions{
 				request("a", "1"), request("a", "1.0"), request("a", " 1"), request("a", "2"), request("a", "2"),
 				other(request("b", "1")), other(request("b", "1")), other(request("b", "2")), other(request("a", "1")),
-				{Type: "no key"}, brief, brief,
+				{Type: "no key"},
+				brief, brief,
 			}
 			for _, o := range all {
 				result, err := queue.DecideTx(t.Context(), tx, o)
