@@ -66,7 +66,8 @@ type ClaimedJob struct {
 
 // ClaimJobs gives the worker the best jobs of a queue: highest priority, then earliest due. Each claim begins an
 // attempt and appends job.started. Jobs that others hold are passed over, never waited for. Jobs whose deadline has
-// passed are cancelled instead. Fewer than Limit, or none, means that no more are ready.
+// passed are never given out; those among the next hundred are cancelled. Fewer than Limit, or none, means that no more
+// are ready.
 //
 // It runs in a transaction of its own.
 func (q *Queue) ClaimJobs(ctx context.Context, options ClaimOptions) ([]ClaimedJob, error) {

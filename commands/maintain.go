@@ -58,9 +58,10 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 			break
 		}
 	}
+	var lastExpires *time.Time
 	for {
 		var n int
-		if err := (poolTx{q.pool}).QueryRow(ctx, expireBindingsSQL, batch).Scan(&n); err != nil {
+		if err := (poolTx{q.pool}).QueryRow(ctx, expireBindingsSQL, lastExpires, batch).Scan(&n, &lastExpires); err != nil {
 			return done, newCallError("expire bindings", true, err)
 		}
 		done.ExpiredBindings += n

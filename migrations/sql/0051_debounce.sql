@@ -128,12 +128,15 @@ begin
     expires_at := v_binding.expires_at;
     v_live := v_binding.expires_at > v_now;
     v_pending := coalesce(v_job.state in ('scheduled', 'ready') and v_job.attempt = 0, false);
-    v_waiting := v_pending and exists (
-        select
-        from daybook.job as j
-        where j.job_id = v_job.after_job_id
-            and j.state in ('scheduled', 'ready', 'active')
-    );
+    v_waiting := false;
+    if v_pending and v_job.after_job_id is not null then
+        v_waiting := exists (
+            select
+            from daybook.job as j
+            where j.job_id = v_job.after_job_id
+                and j.state in ('scheduled', 'ready', 'active')
+        );
+    end if;
 
     if v_binding.mode <> 'debounce' then
         if v_live then

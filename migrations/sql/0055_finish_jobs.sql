@@ -3,7 +3,8 @@ set local role daybook_owner;
 -- What a worker may do with the jobs it holds. Each function changes only a job that is active under the fence that
 -- the worker was given, and says for each whether it did: a stale fence changes nothing.
 --
--- Rows are locked in the order of their ids, so that two workers that finish overlapping sets never deadlock.
+-- Rows are locked in the order of their ids, so that two workers that finish overlapping sets never deadlock. Jobs are
+-- named by the array of their ids beside each join with it, so that they are found by it whatever plan a session has kept.
 
 -- Extends the lease.
 create function daybook.heartbeat_jobs(p_job_ids uuid[], p_fences bigint[], p_lease_ms bigint, out held boolean[], out lease_expires_at timestamptz)
@@ -25,7 +26,8 @@ begin
         update daybook.job as j
         set lease_expires_at = heartbeat_jobs.lease_expires_at
         from unnest(p_job_ids, p_fences) as i (job_id, fence)
-        where j.job_id = i.job_id
+        where j.job_id = any (p_job_ids)
+            and j.job_id = i.job_id
             and j.fence = i.fence
             and j.state = 'active'
         returning j.job_id, j.fence
@@ -67,7 +69,8 @@ begin
             finished_at = v_now,
             lease_expires_at = null
         from unnest(p_job_ids, p_fences) as i (job_id, fence)
-        where j.job_id = i.job_id
+        where j.job_id = any (p_job_ids)
+            and j.job_id = i.job_id
             and j.fence = i.fence
             and j.state = 'active'
         returning j.*
@@ -101,6 +104,7 @@ volatile
 security definer
 set search_path = pg_catalog, daybook, pg_temp
 set jit = off
+set enable_seqscan = off
 as $$
 declare
     v_now timestamptz;

@@ -3,10 +3,15 @@ set local role daybook_owner;
 -- Upkeep, in batches that are short and pass over whatever somebody holds: no enqueue ever waits for it longer than for
 -- one batch, and none of it waits for an enqueue.
 
--- Removes at most p_limit expired bindings and returns how many. A debounced binding stays as long as its job waits for
--- its turn: the next request must find it (window_elapsed_pending).
-create function daybook.expire_bindings(p_limit integer)
-returns integer
+-- Removes at most p_limit expired bindings, from the place where the last batch ended, and says where this one did: what it
+-- has passed over, and what it has removed but no vacuum has yet, is not read again by the next. A debounced binding stays
+-- as long as its job waits for its turn: the next request must find it (window_elapsed_pending).
+create function daybook.expire_bindings(
+    p_after_expires  timestamptz,
+    p_limit          integer,
+    out expired      integer,
+    out last_expires timestamptz
+)
 language plpgsql
 volatile
 security definer
@@ -17,15 +22,16 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
-    v_now   timestamptz := daybook.clock();
-    v_xid   xid8;
-    v_count integer;
+    v_now    timestamptz := daybook.clock();
+    v_hashes bytea[];
+    v_xid    xid8;
 begin
-    v_xid := pg_current_xact_id();
+    -- Locked first, and read in a new statement: a refusal that was recorded until the lock goes with its binding.
     with picked as materialized (
-        select b.*
+        select b.key_hash, b.expires_at
         from daybook.binding as b
         where b.expires_at <= v_now
+            and b.expires_at >= coalesce(p_after_expires, '-infinity')
             and b.alias_of is null
             and (b.mode <> 'debounce' or not exists (
                 select
@@ -35,44 +41,46 @@ begin
                     and j.attempt = 0
             ))
         order by b.expires_at
-        limit p_limit
+        limit coalesce(p_limit, 0)
         for update skip locked
-    ),
-    gone as (
+    )
+    select array_agg(p.key_hash), count(*), max(p.expires_at)
+    into v_hashes, expired, last_expires
+    from picked as p;
+    if expired = 0 then
+        return;
+    end if;
+
+    v_xid := pg_current_xact_id();
+    with gone as (
         delete from daybook.binding as b
-        using picked as p
-        where b.key_hash = p.key_hash
+        where b.key_hash = any (v_hashes)
+        returning b.*
     ),
     aliases as (
         delete from daybook.binding as b
         using (
-            select h.key_hash, p.key_hash as alias_of
-            from picked as p
-            cross join lateral unnest(daybook.key_ring(p.key_hash, p.other_hashes)) as h (key_hash)
-            where p.other_hashes is not null
+            select h.key_hash, g.key_hash as alias_of
+            from gone as g
+            cross join lateral unnest(daybook.key_ring(g.key_hash, g.other_hashes)) as h (key_hash)
+            where g.other_hashes is not null
         ) as a
         where b.key_hash = a.key_hash
             and b.alias_of = a.alias_of
     ),
     forgotten as (
         delete from daybook.rejection as r
-        using picked as p
-        where r.key_hash = p.key_hash
-    ),
-    appended as (
-        insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
-        select
-            v_now, p.job_id, p.key_hash, 'binding.expired', p.scope, p.key_preview,
-            daybook.unbound_body((
-                p.key_hash, p.job_id, p.bound_at, p.expires_at, p.run_at, p.window_ms, p.replaced, p.mode, p.scope,
-                p.key_preview, p.request_digest, p.alias_of, p.other_hashes
-            )::daybook.binding, null, null)
-        from picked as p
+        where r.key_hash = any (v_hashes)
     )
-    select count(*)
-    into v_count
-    from picked as p;
-    return v_count;
+    insert into daybook.event (recorded_at, job_id, key_hash, kind, scope, key_preview, body)
+    select
+        v_now, g.job_id, g.key_hash, 'binding.expired', g.scope, g.key_preview,
+        daybook.unbound_body((
+            g.key_hash, g.job_id, g.bound_at, g.expires_at, g.run_at, g.window_ms, g.replaced, g.mode, g.scope,
+            g.key_preview, g.request_digest, g.alias_of, g.other_hashes
+        )::daybook.binding, null, null)
+    from gone as g
+    order by g.expires_at, g.key_hash;
 end
 $$;
 

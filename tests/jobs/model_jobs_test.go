@@ -27,27 +27,31 @@ func (m *model) claim(queue string, limit int, lease time.Duration) []int {
 		j.State = commands.JobReady
 		m.jobs[n] = j
 	}
-	ready := func(late bool) []int {
+	best := func(of func(j jobModel) bool) []int {
 		all := m.numbers(func(j jobModel) bool {
-			predecessor, known := m.jobs[j.After]
-			return j.Asked.Queue == queue && j.State == commands.JobReady &&
-				(j.Asked.Deadline != nil && *j.Asked.Deadline <= m.now) == late && (late || !unfinished(predecessor, known))
+			return j.Asked.Queue == queue && j.State == commands.JobReady && of(j)
 		}, bestFirst)
-		return all[:min(limit, len(all))]
+		return all
 	}
-	for _, n := range ready(true) {
+	late := func(j jobModel) bool { return j.Asked.Deadline != nil && *j.Asked.Deadline <= m.now }
+	// It looks at the best hundred at a time, and here there are never as many.
+	for _, n := range best(late) {
 		m.finish(n, commands.JobCancelled, 0)
 		m.append(ledger.KindJobCancelled, n, m.jobs[n].Asked.Key, "deadline")
 	}
-	best := ready(false)
-	for _, n := range best {
+	claimed := best(func(j jobModel) bool {
+		predecessor, known := m.jobs[j.After]
+		return !late(j) && !unfinished(predecessor, known)
+	})
+	claimed = claimed[:min(limit, len(claimed))]
+	for _, n := range claimed {
 		j := m.jobs[n]
 		until := m.now + lease
 		j.State, j.Attempt, j.Fence, j.Lease = commands.JobActive, j.Attempt+1, j.Fence+1, &until
 		m.jobs[n] = j
 		m.append(ledger.KindJobStarted, n, j.Asked.Key, "")
 	}
-	return best
+	return claimed
 }
 
 func (m *model) finish(n int, state commands.JobState, fence int64) {

@@ -142,8 +142,8 @@ func mutations() []mutation {
 		},
 		{
 			name: "expiry without an event", rule: "maintenance appends binding.expired", version: 58,
-			before: "::daybook.binding, null, null)\n        from picked as p",
-			after:  "::daybook.binding, null, null)\n        from picked as p\n        where p.mode <> 'throttle'",
+			before: "::daybook.binding, null, null)\n    from gone as g",
+			after:  "::daybook.binding, null, null)\n    from gone as g\n    where g.mode <> 'throttle'",
 			pkg:    jobs, run: "TestMaintainAudits|TestModel",
 		},
 		{
@@ -160,8 +160,8 @@ func mutations() []mutation {
 		},
 		{
 			name: "maintenance waits", rule: "maintenance passes over what somebody holds", version: 58,
-			before: "        order by b.expires_at\n        limit p_limit\n        for update skip locked",
-			after:  "        order by b.expires_at\n        limit p_limit\n        for update",
+			before: "        order by b.expires_at\n        limit coalesce(p_limit, 0)\n        for update skip locked",
+			after:  "        order by b.expires_at\n        limit coalesce(p_limit, 0)\n        for update",
 			pkg:    jobs, run: "TestMaintainPassesOver",
 		},
 		{
