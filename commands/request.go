@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -289,7 +290,7 @@ func (c *checker) text(field, s string, maxBytes int) string {
 		c.refuse(field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(s), maxBytes))
 	case !utf8.ValidString(s):
 		c.refuse(field, "is not valid UTF-8")
-	case slices.Contains([]byte(s), 0):
+	case strings.IndexByte(s, 0) >= 0:
 		c.refuse(field, "holds a NUL")
 	}
 	return s

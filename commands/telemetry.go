@@ -86,23 +86,25 @@ type decided struct {
 func (c *call) end(err error, all ...decided) {
 	defer c.span.End()
 	elapsed := time.Since(c.start)
+	// Where nobody listens, attributes are not even made: those of a large batch are many.
+	measured := c.outcomes.Enabled(c.ctx) || c.duration.Enabled(c.ctx) || c.span.IsRecording()
 	for _, d := range all {
 		if d.result.Outcome == "" {
 			continue
 		}
-		attributes := metric.WithAttributeSet(d.attributes())
-		c.outcomes.Add(c.ctx, 1, attributes)
-		if len(all) == 1 {
-			c.duration.Record(c.ctx, elapsed.Seconds(), attributes)
-		}
 		c.log(d)
+		if !measured {
+			continue
+		}
+		set := d.attributes()
+		c.outcomes.Add(c.ctx, 1, metric.WithAttributeSet(set))
+		if len(all) == 1 {
+			c.duration.Record(c.ctx, elapsed.Seconds(), metric.WithAttributeSet(set))
+			c.span.SetAttributes(set.ToSlice()...)
+			c.span.SetAttributes(attribute.String("daybook.job_id", d.result.JobID.String()))
+		}
 	}
-	switch {
-	case len(all) == 1 && all[0].result.Outcome != "":
-		set := all[0].attributes()
-		c.span.SetAttributes(set.ToSlice()...)
-		c.span.SetAttributes(attribute.String("daybook.job_id", all[0].result.JobID.String()))
-	case len(all) > 1:
+	if len(all) > 1 {
 		c.duration.Record(c.ctx, elapsed.Seconds(), metric.WithAttributes(attribute.String("outcome", "batch")))
 		c.span.SetAttributes(attribute.Int("daybook.batch", len(all)))
 	}
