@@ -17,6 +17,8 @@ var (
 	readSQL string
 	//go:embed sql/head.sql
 	headSQL string
+	//go:embed sql/position_before.sql
+	positionBeforeSQL string
 )
 
 // Querier runs a query: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
@@ -137,4 +139,24 @@ func Head(ctx context.Context, db Querier) (Position, error) {
 		return 0, fmt.Errorf("daybook: read the head: %w", err)
 	}
 	return head, nil
+}
+
+// PositionBefore returns the position after which to [Read] for the events that were decided at or after an instant,
+// which is their RecordedAt: the one before the first such event, or the last position given where there is none. All of
+// these events are beyond it, and possibly others between them, which were decided earlier and committed later.
+//
+// It goes by the clock of the server: where that was set back, or another server with another clock has taken over, events
+// of the time in between may be found on either side.
+//
+// It sees what has been sequenced; call [Sequence] first to see what has committed.
+func PositionBefore(ctx context.Context, db Querier, instant time.Time) (Position, error) {
+	rows, err := db.Query(ctx, positionBeforeSQL, instant)
+	if err != nil {
+		return 0, fmt.Errorf("daybook: find the first event from %v on: %w", instant, err)
+	}
+	before, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[Position])
+	if err != nil {
+		return 0, fmt.Errorf("daybook: find the first event from %v on: %w", instant, err)
+	}
+	return before, nil
 }

@@ -18,6 +18,7 @@ import (
 // Defaults of a [Config] and a [ProjectorConfig].
 const (
 	DefaultPollInterval   = 100 * time.Millisecond
+	DefaultProbeInterval  = 4 * time.Millisecond
 	DefaultRetryInterval  = time.Second
 	DefaultResendInterval = 100 * time.Millisecond
 	DefaultAckDeadline    = 10 * time.Minute
@@ -48,10 +49,19 @@ type Config struct {
 	ConsumerGroup string
 	// Start is where a group begins that has no cursor yet. It has no effect on one that has. Default: the beginning.
 	Start Start
-	// PollInterval is the longest time between two looks for events. Every look sequences first, so it also bounds
-	// how long an event waits that nobody else has sequenced yet. After an event the next looks come sooner (1 ms,
-	// 2 ms, 4 ms …), and a notification that somebody has sequenced ends the wait at once. At least 1 ms; default 100 ms.
+	// PollInterval is the longest time between two looks for events, each of which sequences first. So it bounds how
+	// long an event waits whatever else fails. After an event the next looks come sooner, at intervals that double, and
+	// a notification that somebody has sequenced ends the wait at once. At least 1 ms; default 100 ms.
 	PollInterval time.Duration
+	// ProbeInterval is how often the Subscriber asks, on the connection that listens, which event id was drawn last,
+	// once for all its subscriptions. Where that has moved, it sequences, so that an event on an idle ledger waits for
+	// this and not for PollInterval. What was drawn may commit late or never: while there is nothing to sequence, the next
+	// attempts come at growing intervals, up to PollInterval.
+	//
+	// At 4 ms that is 250 statements a second, which read no table, take no xid and hold no transaction between two of
+	// them. On a small virtual machine an idle process took 7 % of a core for it, and its server 4 %. They show in the
+	// server's statistics, and in a log of all statements. At least 1 ms; default 4 ms; negative switches it off.
+	ProbeInterval time.Duration
 	// PageSize is how many events are read at once, at most: 1 to 10,000; default 500. A page grows from 16 up to it
 	// as long as handlers are quick, and shrinks so that one page takes about a second: that bounds how long a
 	// transaction stays open and how many messages come again after a crash.
@@ -66,7 +76,7 @@ type Config struct {
 	// RetryInterval is the pause after an error such as a lost connection. Default 1 s.
 	RetryInterval time.Duration
 	// PollOnly makes the Subscriber do without LISTEN, for connections through a pooler that cannot do it (PgBouncer in
-	// transaction mode). Events that others have sequenced are then found by the next poll.
+	// transaction mode). Events that others have sequenced are then found by the next probe or poll.
 	PollOnly bool
 	// Logger gets errors at Error, what is retried at Warn, and Watermill's own messages; never a body. Default: none.
 	Logger *slog.Logger
@@ -84,12 +94,14 @@ func (c Config) Validate() error {
 		return errors.New("daybook: outbox.Config: ConsumerGroup is required")
 	case len(c.ConsumerGroup) > MaxGroupBytes || !utf8.ValidString(c.ConsumerGroup) || strings.ContainsFunc(c.ConsumerGroup, notInGroup):
 		return fmt.Errorf("daybook: outbox.Config: ConsumerGroup %q must be 1 to %d bytes of printable text without /", c.ConsumerGroup, MaxGroupBytes)
-	case c.Start.position < 0:
-		return fmt.Errorf("daybook: outbox.Config: Start is after position %d, must not be negative", c.Start.position)
+	case c.Start.check() != "":
+		return fmt.Errorf("daybook: outbox.Config: %s", c.Start.check())
 	case c.PageSize < 1 || c.PageSize > MaxPageSize:
 		return fmt.Errorf("daybook: outbox.Config: PageSize is %d, must be 1 to %d", c.PageSize, MaxPageSize)
 	case c.PollInterval < time.Millisecond:
 		return fmt.Errorf("daybook: outbox.Config: PollInterval is %v, must be at least 1ms", c.PollInterval)
+	case c.ProbeInterval > 0 && c.ProbeInterval < time.Millisecond:
+		return fmt.Errorf("daybook: outbox.Config: ProbeInterval is %v, must be at least 1ms, or negative for none", c.ProbeInterval)
 	case c.AckDeadline < 0 || c.ResendInterval < 0 || c.RetryInterval < 0:
 		return errors.New("daybook: outbox.Config: AckDeadline, ResendInterval and RetryInterval must not be negative")
 	}
@@ -100,6 +112,7 @@ func notInGroup(r rune) bool { return r == '/' || !unicode.IsPrint(r) }
 
 func (c Config) withDefaults() Config {
 	c.PollInterval = orDefault(c.PollInterval, DefaultPollInterval)
+	c.ProbeInterval = orDefault(c.ProbeInterval, DefaultProbeInterval)
 	c.PageSize = orDefault(c.PageSize, DefaultPageSize)
 	c.AckDeadline = orDefault(c.AckDeadline, DefaultAckDeadline)
 	c.ResendInterval = orDefault(c.ResendInterval, DefaultResendInterval)
@@ -126,6 +139,8 @@ func loggerOrNone(logger *slog.Logger) *slog.Logger {
 // Start is where a consumer group begins that has no cursor yet. The zero Start is the beginning.
 type Start struct {
 	now      bool
+	timed    bool
+	instant  time.Time
 	position ledger.Position
 }
 
@@ -139,13 +154,33 @@ func FromNow() Start { return Start{now: true} }
 // FromAfter delivers the events after a position.
 func FromAfter(position ledger.Position) Start { return Start{position: position} }
 
+// FromTime delivers what was decided at or after an instant, by the clock of the server: it begins with the first event
+// whose RecordedAt, the ce-time of its message, is not before it. Behind that one there may be a few that were decided
+// a little earlier and have committed later. Where nothing was decided since, as with an instant that is yet to come,
+// the group begins with whatever commits next. See [ledger.PositionBefore].
+func FromTime(instant time.Time) Start { return Start{timed: true, instant: instant} }
+
+// check says what is wrong; "" where nothing is.
+func (s Start) check() string {
+	switch {
+	case s.position < 0:
+		return fmt.Sprintf("Start is after position %d, must not be negative", s.position)
+	case s.timed && s.instant.IsZero():
+		return "Start is from the zero time; use FromBeginning for the beginning"
+	}
+	return ""
+}
+
 // resolve returns the position after which the group begins.
 func (s Start) resolve(ctx context.Context, db ledger.Querier) (ledger.Position, error) {
-	if !s.now {
+	if !s.now && !s.timed {
 		return s.position, nil
 	}
 	if _, err := ledger.Sequence(ctx, db); err != nil {
 		return 0, err
+	}
+	if s.timed {
+		return ledger.PositionBefore(ctx, db, s.instant)
 	}
 	return ledger.Head(ctx, db)
 }

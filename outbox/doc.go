@@ -6,8 +6,15 @@
 // CloudEvent in binary mode: the attributes as metadata, the body as payload; [NewMessage] documents each of them,
 // and [AttributesOf] reads them.
 //
+// A [Relay] moves events to a broker, any Watermill message.Publisher; package jetstream has one for NATS. Events that
+// the broker refuses are parked, see [ListParked] and [Redrive], and the others go on.
+//
 // A [Projector] runs projections on Watermill's Router in ranges of positions. It knows a projection only as a
 // [RangeHandler]; package projections has those.
+//
+// Each of them sequences before it reads, so that there is no daemon to run. While nothing happens it asks every few
+// milliseconds whether event ids were drawn, on one connection, so that an event on an idle ledger is with its handler
+// within milliseconds of its commit; see Config.ProbeInterval for what that costs.
 //
 // Delivery to a handler is at least once: after a crash, a nack or a deadline the same message comes again, with
 // the same UUID. A handler that must not do something twice remembers the UUID, or the position, in the

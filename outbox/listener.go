@@ -14,15 +14,16 @@ import (
 	"github.com/daybook-go/daybook/ledger"
 )
 
-// listener wakes those who wait for events when the sequencer has given out positions. It has one connection, outside
-// the pool: one of the pool's, held for ever, would leave a small pool without the connection that reads.
+// listener wakes those who wait for events when positions were given out: it listens for what sequencers notify, and
+// probes whether there is anything to sequence. It has one connection for both, outside the pool: one of the pool's,
+// held for ever, would leave a small pool without the connection that reads.
 type listener struct {
-	pool   *pgxpool.Pool
-	logger *slog.Logger
-	retry  time.Duration
+	listenerConfig
 
-	// last is the last position that was notified; 0 where that is not known.
+	// last is the last position that is known to be given; 0 where none is.
 	last atomic.Int64
+	// probing is set while the probe is at work; refused where it is not let, so that listening goes on without.
+	probing, refused atomic.Bool
 
 	mu     sync.Mutex
 	wakes  map[chan struct{}]struct{}
@@ -30,8 +31,21 @@ type listener struct {
 	done   chan struct{}
 }
 
-func newListener(pool *pgxpool.Pool, retry time.Duration, logger *slog.Logger) *listener {
-	return &listener{pool: pool, retry: retry, logger: logger, wakes: map[chan struct{}]struct{}{}}
+type listenerConfig struct {
+	pool     *pgxpool.Pool
+	logger   *slog.Logger
+	retry    time.Duration
+	pollOnly bool
+	probe    time.Duration // between two probes; negative: none
+	longest  time.Duration // between two looks that find nothing
+}
+
+// newListener returns nil where there is nothing to do for one.
+func newListener(config listenerConfig) *listener {
+	if config.pollOnly && config.probe < 0 {
+		return nil
+	}
+	return &listener{listenerConfig: config, wakes: map[chan struct{}]struct{}{}}
 }
 
 // register returns a channel that gets something, now or soon, for every notification, and the function that ends
@@ -55,6 +69,9 @@ func (l *listener) register() (wake <-chan struct{}, unregister func()) {
 }
 
 func (l *listener) close() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	cancel, done := l.cancel, l.done
 	l.mu.Unlock()
@@ -67,7 +84,7 @@ func (l *listener) close() {
 func (l *listener) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	for ctx.Err() == nil {
-		err := l.listen(ctx)
+		err := l.attend(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -77,7 +94,8 @@ func (l *listener) run(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-func (l *listener) listen(ctx context.Context) error {
+// attend listens and probes on one connection, until it breaks or ctx ends.
+func (l *listener) attend(ctx context.Context) error {
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
@@ -88,20 +106,40 @@ func (l *listener) listen(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{ledger.NotifyChannel}.Sanitize()); err != nil {
-		return err
+	if !l.pollOnly {
+		if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{ledger.NotifyChannel}.Sanitize()); err != nil {
+			return err
+		}
 	}
 	// What was notified before is lost, so everybody looks once.
 	l.last.Store(0)
 	l.wakeAll()
+	p := newProbe(l, conn)
+	defer l.probing.Store(false)
 	for {
-		notification, err := conn.WaitForNotification(ctx)
+		notification, err := p.await(ctx)
+		if notification != nil {
+			if position, err := strconv.ParseInt(notification.Payload, 10, 64); err == nil {
+				l.last.Store(position)
+			}
+			l.wakeAll()
+		}
+		if err == nil && p.due() {
+			err = p.run(ctx)
+			l.probing.Store(err == nil && !p.off())
+		}
 		if err != nil {
 			return err
 		}
-		if position, err := strconv.ParseInt(notification.Payload, 10, 64); err == nil {
-			l.last.Store(position)
-		}
+	}
+}
+
+// sequences says whether readers may leave it to the probe to sequence.
+func (l *listener) sequences() bool { return l != nil && l.probing.Load() }
+
+// given says up to which position positions are given, and wakes everybody where that is news.
+func (l *listener) given(last ledger.Position) {
+	if l.last.Swap(int64(last)) != int64(last) {
 		l.wakeAll()
 	}
 }
@@ -109,6 +147,8 @@ func (l *listener) listen(ctx context.Context) error {
 // connect makes a connection as the pool would make it.
 func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	config := l.pool.Config()
+	// It would be told of a statement every few milliseconds.
+	config.ConnConfig.Tracer = nil
 	if config.BeforeConnect != nil {
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
 			return nil, err

@@ -49,6 +49,9 @@ type ProjectorConfig struct {
 	RangeSize int
 	// PollInterval is the longest time between two looks for events; see Config.PollInterval. At least 1 ms; default 100 ms.
 	PollInterval time.Duration
+	// ProbeInterval is how often it asks whether event ids were drawn; see Config.ProbeInterval. Negative is never;
+	// otherwise at least 1 ms; default 4 ms.
+	ProbeInterval time.Duration
 	// RetryInterval is the pause after an error that may pass, such as a lost connection. Default 1 s.
 	RetryInterval time.Duration
 	// PollOnly makes the Projector do without LISTEN; see Config.PollOnly.
@@ -69,6 +72,8 @@ func (c ProjectorConfig) Validate() error {
 		return fmt.Errorf("daybook: outbox.ProjectorConfig: RangeSize is %d, must be 1 to %d", c.RangeSize, MaxRangeSize)
 	case c.PollInterval < time.Millisecond:
 		return fmt.Errorf("daybook: outbox.ProjectorConfig: PollInterval is %v, must be at least 1ms", c.PollInterval)
+	case c.ProbeInterval > 0 && c.ProbeInterval < time.Millisecond:
+		return fmt.Errorf("daybook: outbox.ProjectorConfig: ProbeInterval is %v, must be at least 1ms, or negative for none", c.ProbeInterval)
 	case c.RetryInterval < 0:
 		return errors.New("daybook: outbox.ProjectorConfig: RetryInterval must not be negative")
 	}
@@ -78,6 +83,7 @@ func (c ProjectorConfig) Validate() error {
 func (c ProjectorConfig) withDefaults() ProjectorConfig {
 	c.RangeSize = orDefault(c.RangeSize, DefaultRangeSize)
 	c.PollInterval = orDefault(c.PollInterval, DefaultPollInterval)
+	c.ProbeInterval = orDefault(c.ProbeInterval, DefaultProbeInterval)
 	c.RetryInterval = orDefault(c.RetryInterval, DefaultRetryInterval)
 	c.Logger = loggerOrNone(c.Logger)
 	if c.TracerProvider == nil {
@@ -157,11 +163,11 @@ func (p *Projector) Run(ctx context.Context) error {
 		p.mu.Unlock()
 	}()
 
-	var wake *listener
-	if !p.config.PollOnly {
-		wake = newListener(p.config.Pool, p.config.RetryInterval, p.config.Logger)
-		defer wake.close()
-	}
+	wake := newListener(listenerConfig{
+		pool: p.config.Pool, logger: p.config.Logger, retry: p.config.RetryInterval,
+		pollOnly: p.config.PollOnly, probe: p.config.ProbeInterval, longest: p.config.PollInterval,
+	})
+	defer wake.close()
 	beats := newBeater(p.config.Pool, ledger.RunnerProjection, p.config.Logger)
 	defer beats.close()
 	router, err := message.NewRouter(message.RouterConfig{}, watermillLogger{p.config.Logger})

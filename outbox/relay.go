@@ -71,11 +71,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.mu.Unlock()
 	}()
 
-	var wake *listener
-	if !r.config.PollOnly {
-		wake = newListener(r.config.Pool, r.config.RetryInterval, r.config.Logger)
-		defer wake.close()
-	}
+	wake := newListener(listenerConfig{
+		pool: r.config.Pool, logger: r.config.Logger, retry: r.config.RetryInterval,
+		pollOnly: r.config.PollOnly, probe: r.config.ProbeInterval, longest: r.config.PollInterval,
+	})
+	defer wake.close()
 	beats := newBeater(r.config.Pool, ledger.RunnerRelay, r.config.Logger)
 	defer beats.close()
 	// One that stands by is there as well.
@@ -172,7 +172,7 @@ func (r *relayRun) reason(held context.Context, err error) error {
 // turn publishes one page and moves the cursor over it, or waits where there is none.
 func (r *relayRun) turn(ctx, held context.Context) error {
 	pool := r.config.Pool
-	if r.cursor.Position >= r.head {
+	if r.cursor.Position >= r.head && r.waiter.sequence() {
 		if _, err := ledger.Sequence(held, pool); err != nil {
 			return err
 		}

@@ -79,6 +79,9 @@ type RelayConfig struct {
 	MaxBackOff time.Duration
 	// PollInterval is the longest time between two looks for events; see Config.PollInterval. At least 1 ms; default 100 ms.
 	PollInterval time.Duration
+	// ProbeInterval is how often it asks whether event ids were drawn; see Config.ProbeInterval. Negative is never;
+	// otherwise at least 1 ms; default 4 ms.
+	ProbeInterval time.Duration
 	// RetryInterval is the pause after an error of the database that may pass. Default 1 s.
 	RetryInterval time.Duration
 	// Lease is how long a relay of this name stands by after the working one was last heard of. That one says so every
@@ -102,8 +105,8 @@ func (c RelayConfig) Validate() error {
 		return errors.New("daybook: outbox.RelayConfig: Pool is required")
 	case c.Publisher == nil:
 		return errors.New("daybook: outbox.RelayConfig: Publisher is required")
-	case c.Start.position < 0:
-		return fmt.Errorf("daybook: outbox.RelayConfig: Start is after position %d, must not be negative", c.Start.position)
+	case c.Start.check() != "":
+		return fmt.Errorf("daybook: outbox.RelayConfig: %s", c.Start.check())
 	case c.PageSize < 1 || c.PageSize > MaxPageSize:
 		return fmt.Errorf("daybook: outbox.RelayConfig: PageSize is %d, must be 1 to %d", c.PageSize, MaxPageSize)
 	case c.Lanes < 1 || c.Lanes > MaxLanes:
@@ -112,6 +115,8 @@ func (c RelayConfig) Validate() error {
 		return errors.New("daybook: outbox.RelayConfig: MaxAttempts and ParkLimit must be at least 1")
 	case c.PollInterval < time.Millisecond:
 		return fmt.Errorf("daybook: outbox.RelayConfig: PollInterval is %v, must be at least 1ms", c.PollInterval)
+	case c.ProbeInterval > 0 && c.ProbeInterval < time.Millisecond:
+		return fmt.Errorf("daybook: outbox.RelayConfig: ProbeInterval is %v, must be at least 1ms, or negative for none", c.ProbeInterval)
 	case c.Lease < 30*time.Millisecond:
 		return fmt.Errorf("daybook: outbox.RelayConfig: Lease is %v, must be at least 30ms", c.Lease)
 	case c.MaxBackOff < 0 || c.RetryInterval < 0 || c.CloseGrace < 0:
@@ -161,6 +166,7 @@ func (c RelayConfig) withDefaults() RelayConfig {
 	}
 	c.MaxBackOff = orDefault(c.MaxBackOff, DefaultMaxBackOff)
 	c.PollInterval = orDefault(c.PollInterval, DefaultPollInterval)
+	c.ProbeInterval = orDefault(c.ProbeInterval, DefaultProbeInterval)
 	c.RetryInterval = orDefault(c.RetryInterval, DefaultRetryInterval)
 	c.Lease = orDefault(c.Lease, DefaultLease)
 	c.CloseGrace = orDefault(c.CloseGrace, DefaultCloseGrace)

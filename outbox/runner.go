@@ -130,8 +130,10 @@ func (r *runner) next(ctx context.Context) (ledger.Position, error) {
 		r.cursor, r.opened = cursor, true
 	}
 	if r.cursor.Position >= r.head {
-		if _, err := ledger.Sequence(ctx, pool); err != nil {
-			return 0, passing{err}
+		if r.waiter.sequence() {
+			if _, err := ledger.Sequence(ctx, pool); err != nil {
+				return 0, passing{err}
+			}
 		}
 		head, err := ledger.Head(ctx, pool)
 		if err != nil {

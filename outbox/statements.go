@@ -21,6 +21,10 @@ var (
 	ackSQL string
 	//go:embed sql/lock_projection.sql
 	lockProjectionSQL string
+	//go:embed sql/probe.sql
+	probeSQL string
+	//go:embed sql/settled.sql
+	settledSQL string
 	//go:embed sql/source.sql
 	sourceSQL string
 )

@@ -30,7 +30,7 @@ type Subscriber struct {
 	config Config
 	// db is the caller's pool for watermill-sql, which knows database/sql only.
 	db       *sql.DB
-	listener *listener
+	listener *listener // nil: polling only
 	beats    *beater
 	// slots keeps one connection of the pool free: a page being handled holds one, and its handler may need another.
 	slots chan struct{}
@@ -57,9 +57,10 @@ func NewSubscriber(config Config) (*Subscriber, error) {
 		slots:  make(chan struct{}, config.Pool.Config().MaxConns-1),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
-	if !config.PollOnly {
-		s.listener = newListener(config.Pool, config.RetryInterval, config.Logger)
-	}
+	s.listener = newListener(listenerConfig{
+		pool: config.Pool, logger: config.Logger, retry: config.RetryInterval,
+		pollOnly: config.PollOnly, probe: config.ProbeInterval, longest: config.PollInterval,
+	})
 	return s, nil
 }
 
@@ -135,9 +136,7 @@ func (s *Subscriber) Close() error {
 	s.close()
 	s.subscriptions.Wait()
 	s.beats.close()
-	if s.listener != nil {
-		s.listener.close()
-	}
+	s.listener.close()
 	return s.db.Close()
 }
 

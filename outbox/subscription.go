@@ -132,7 +132,7 @@ func (s *subscription) beginTx(ctx context.Context, options *sql.TxOptions) (*sq
 	}
 	// Before the transaction, on the pool: sequencing is a transaction of its own, at READ COMMITTED, and inside
 	// watermill-sql's it would be neither. While the reader is behind, positions are there already.
-	if s.through >= s.head {
+	if s.through >= s.head && s.waiter.sequence() {
 		if _, err := ledger.Sequence(s.statements, s.subscriber.config.Pool); err != nil {
 			return nil, err
 		}

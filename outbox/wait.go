@@ -10,6 +10,9 @@ import (
 // firstWait is how soon a reader looks again after it has found something.
 const firstWait = time.Millisecond
 
+// rareWait is how many probes long the first wait is instead, while a probe sequences: it is faster than any poll.
+const rareWait = 8
+
 // waiter is one reader's waiting between two looks: for a notification, for the poll timer, or for the end.
 //
 // The time between polls begins short and doubles up to the poll interval. So while events keep coming, each is
@@ -20,10 +23,12 @@ type waiter struct {
 	leave    func()
 	longest  time.Duration
 	next     time.Duration
+	// Why the last wait has ended: because positions are given, or because it was time to poll.
+	given, poll bool
 }
 
 func newWaiter(l *listener, longest time.Duration) *waiter {
-	w := &waiter{listener: l, longest: longest, next: firstWait, leave: func() {}}
+	w := &waiter{listener: l, longest: longest, next: firstWait, leave: func() {}, poll: true}
 	if l != nil {
 		w.wake, w.leave = l.register()
 	}
@@ -31,22 +36,37 @@ func newWaiter(l *listener, longest time.Duration) *waiter {
 }
 
 // found says that the last look found something.
-func (w *waiter) found() { w.next = firstWait }
+func (w *waiter) found() {
+	w.next = firstWait
+	if w.listener.sequences() {
+		w.next = min(max(firstWait, rareWait*w.listener.probe), w.longest)
+	}
+}
+
+// sequence says whether the reader must sequence before it looks; if not, it has been done, or the probe does it.
+func (w *waiter) sequence() bool {
+	spared := w.given || !w.poll && w.listener.sequences()
+	w.given, w.poll = false, false
+	return !spared
+}
 
 // wait returns when there may be events beyond head, or when it is time to poll.
 func (w *waiter) wait(ctx context.Context, head ledger.Position) {
 	timer := time.NewTimer(w.next)
 	defer timer.Stop()
 	w.next = min(2*w.next, w.longest)
+	w.given, w.poll = false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			w.poll = true
 			return
 		case <-w.wake:
 			// A reader that sequences hears of it itself, having read those events already.
 			if last := w.listener.last.Load(); last == 0 || ledger.Position(last) > head {
+				w.given, w.poll = last != 0, last == 0
 				return
 			}
 		}

@@ -14,7 +14,7 @@ import (
 func TestNotificationEndsAWait(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	l := newListener(db.Pool, time.Millisecond, slog.New(slog.DiscardHandler))
+	l := newListener(listenerConfig{pool: db.Pool, logger: slog.New(slog.DiscardHandler), retry: time.Millisecond, probe: -1})
 	t.Cleanup(l.close)
 	w := newWaiter(l, time.Hour)
 	t.Cleanup(w.leave)

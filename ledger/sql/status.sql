@@ -35,12 +35,15 @@ cross join (
     from daybook.sequencer_gap as g
     cross join lateral unnest(g.ids) as r (ids)
 ) as g
--- Whoever runs a subscriber or a projection has a connection whose one statement was to listen. What others have asked,
--- only members of pg_read_all_stats see: the count is null where anything was hidden.
+-- Whoever runs a subscriber or a projection has a connection that listens, and each statement on it says so. What others
+-- have asked, only members of pg_read_all_stats see: the count is null where anything was hidden.
 cross join (
     select case
         when bool_or(a.query = '<insufficient privilege>') then null
-        else count(*) filter (where a.query ilike 'listen%daybook_sequenced%' and a.query not ilike '%-- follow')
+        else count(*) filter (
+            where a.query ilike 'listen%daybook_sequenced%' and a.query not ilike '%-- follow'
+                or a.query like '-- listening on daybook_sequenced%'
+        )
     end as listeners
     from pg_stat_activity as a
     where a.datname = current_database()

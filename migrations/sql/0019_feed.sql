@@ -77,6 +77,67 @@ grant execute on function daybook.read_events to daybook_relay;
 grant select on daybook.event, daybook.ledger_order, daybook.feed, daybook.sequencer, daybook.sequencer_gap to daybook_relay;
 grant select on daybook.feed, daybook.sequencer, daybook.sequencer_gap to daybook_operator;
 
+-- The position after which a reader begins who wants what was decided at or after an instant: the one before the first
+-- such event. Where there is none, it is the last position given.
+--
+-- Events are decided in another order than that of their positions, and there is no index for it. But none is
+-- sequenced before it is decided, and sequenced_at ascends with the positions. So a binary search over these, which are
+-- dense, finds where looking has to begin. From there it is as far as events were sequenced late: a few as a rule, a whole
+-- ledger where nobody has read it yet.
+create function daybook.position_before(p_instant timestamptz)
+returns bigint
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, daybook, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_head   bigint;
+    v_low    bigint := 0; -- sequenced before the instant, or no position
+    v_high   bigint;      -- what is beyond was not
+    v_middle bigint;
+    v_before boolean;
+    v_first  bigint;
+begin
+    select s.position
+    into v_head
+    from daybook.sequencer as s;
+    v_high := v_head;
+    while v_low < v_high loop
+        v_middle := (v_low + v_high + 1) / 2;
+        select o.sequenced_at < p_instant
+        into v_before
+        from daybook.ledger_order as o
+        where o.position = v_middle;
+        if v_before then
+            v_low := v_middle;
+        else
+            v_high := v_middle - 1;
+        end if;
+    end loop;
+
+    select o.position
+    into v_first
+    from daybook.ledger_order as o
+    join daybook.event as e
+        on e.event_id = o.event_id
+    where o.position > v_low
+        and o.position <= v_head
+        and e.recorded_at >= p_instant
+    order by o.position
+    limit 1;
+    return coalesce(v_first - 1, v_head);
+end
+$$;
+
+grant execute on function daybook.position_before to daybook_relay, daybook_operator;
+
 -- A reader's place.
 create table daybook.cursor (
     name       text        not null,

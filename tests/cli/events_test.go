@@ -9,8 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/daybook-go/daybook/tests/pgtest"
 )
 
 func testEvents(t *testing.T, d daybook) {
@@ -22,6 +25,32 @@ func testEvents(t *testing.T, d daybook) {
 	golden(t, "events-after-limit", d.ok(t, call{args: []string{"events", "--after", "1", "--limit", "1"}, url: db.URL}))
 	if got := d.ok(t, call{args: []string{"events", "--json", "--after", "99"}, url: db.URL}); got != "" {
 		t.Errorf("beyond the head: %s", got)
+	}
+}
+
+func testEventsSince(t *testing.T, d daybook) {
+	db := pgtest.New(t)
+	job := call{args: []string{"enqueue", "--type", "t"}, url: db.URL}
+	d.ok(t, job)
+	between := db.Clock(t).Format(time.RFC3339Nano)
+	d.ok(t, job)
+	d.ok(t, job)
+	for since, want := range map[string]string{
+		"2000-01-01T00:00:00Z": "1 2 3", between: "2 3", "2999-12-31T23:59:59+02:00": "",
+	} {
+		for _, url := range []string{db.URL, db.RoleURL("daybook_operator")} {
+			var got []string
+			for line := range strings.Lines(d.ok(t, call{args: []string{"events", "--json", "--since", since}, url: url})) {
+				var event struct{ Position json.Number }
+				if err := json.Unmarshal([]byte(line), &event); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, event.Position.String())
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("since %s: positions %v, want %s", since, got, want)
+			}
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ func TestTool(t *testing.T) {
 		"invalid requests":          testInvalid,
 		"lost answer":               testLostAnswer,
 		"events":                    testEvents,
+		"events since":              testEventsSince,
 		"follow":                    testFollow,
 		"keys explain":              testExplain,
 		"control characters":        testControlCharacters,
@@ -83,7 +84,8 @@ func enqueueSome(t *testing.T, d daybook, url string) {
 
 func testUsage(t *testing.T, d daybook) {
 	for _, args := range []string{
-		"nonsense", "events --nonsense", "events extra", "events --after -1", "enqueue --priority many",
+		"nonsense", "events --nonsense", "events extra", "events --after -1", "events --since yesterday",
+		"events --since 2030-01-31T12:00:00Z --after 0", "enqueue --priority many",
 		"enqueue --type a --ttl 1h", "enqueue --type a --scope s", "enqueue --type a --ttl 0s --key-env PATH",
 		"enqueue --type a --key-stdin --payload-stdin", "enqueue --type a --key-stdin --key-env PATH",
 		"enqueue --type a --retry-kind linear", "enqueue --type a --retry-initial 1s", "enqueue --type a --run-at tomorrow",

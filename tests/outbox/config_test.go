@@ -34,6 +34,9 @@ func TestSubscriberConfig(t *testing.T) {
 		"longest group":   with(func(c *outbox.Config) { c.ConsumerGroup = strings.Repeat("g", outbox.MaxGroupBytes) }),
 		"largest page":    with(func(c *outbox.Config) { c.PageSize = outbox.MaxPageSize }),
 		"quickest poll":   with(func(c *outbox.Config) { c.PollInterval = time.Millisecond }),
+		"quickest probe":  with(func(c *outbox.Config) { c.ProbeInterval = time.Millisecond }),
+		"no probe":        with(func(c *outbox.Config) { c.ProbeInterval = -1 }),
+		"from a time":     with(func(c *outbox.Config) { c.Start = outbox.FromTime(time.Unix(0, 0)) }),
 		"after the start": with(func(c *outbox.Config) { c.Start = outbox.FromAfter(0) }),
 	}
 	for name, config := range good {
@@ -51,9 +54,11 @@ func TestSubscriberConfig(t *testing.T) {
 		"a/b":           with(func(c *outbox.Config) { c.ConsumerGroup = "a/b" }),
 		`\n`:            with(func(c *outbox.Config) { c.ConsumerGroup = "a\nb" }),
 		`\xff`:          with(func(c *outbox.Config) { c.ConsumerGroup = "\xff" }),
+		"zero time":     with(func(c *outbox.Config) { c.Start = outbox.FromTime(time.Time{}) }),
 		"Start":         with(func(c *outbox.Config) { c.Start = outbox.FromAfter(-1) }),
 		"PageSize":      with(func(c *outbox.Config) { c.PageSize = outbox.MaxPageSize + 1 }),
 		"PollInterval":  with(func(c *outbox.Config) { c.PollInterval = time.Millisecond - 1 }),
+		"ProbeInterval": with(func(c *outbox.Config) { c.ProbeInterval = time.Millisecond - 1 }),
 		"AckDeadline":   with(func(c *outbox.Config) { c.AckDeadline = -1 }),
 		"RetryInterval": with(func(c *outbox.Config) { c.RetryInterval = -1 }),
 	}
@@ -75,6 +80,7 @@ func TestProjectorConfig(t *testing.T) {
 		"Pool":          {},
 		"RangeSize":     {Pool: pool, RangeSize: outbox.MaxRangeSize + 1},
 		"PollInterval":  {Pool: pool, PollInterval: 1},
+		"ProbeInterval": {Pool: pool, ProbeInterval: 1},
 		"RetryInterval": {Pool: pool, RetryInterval: -1},
 	}
 	for name, config := range bad {

@@ -382,6 +382,7 @@ func TestConfig(t *testing.T) {
 		"MaxAttempts":           func(c *outbox.RelayConfig) { c.MaxAttempts = -1 },
 		"ParkLimit":             func(c *outbox.RelayConfig) { c.ParkLimit = -1 },
 		"PollInterval is":       func(c *outbox.RelayConfig) { c.PollInterval = 1 },
+		"ProbeInterval is":      func(c *outbox.RelayConfig) { c.ProbeInterval = 1 },
 		"Lease is":              func(c *outbox.RelayConfig) { c.Lease = time.Millisecond },
 		"CloseGrace":            func(c *outbox.RelayConfig) { c.CloseGrace = -1 },
 		"Format is":             func(c *outbox.RelayConfig) { c.Format = "gob" },

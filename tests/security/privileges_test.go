@@ -15,6 +15,7 @@ import (
 // not named here is nobody's. What daybook_app may do is at the end of this list: nothing.
 var tables = map[string]string{
 	"event":              "relay: SELECT",
+	"event_event_id_seq": "relay: SELECT",
 	"feed":               "operator: SELECT, relay: SELECT",
 	"ledger_order":       "relay: SELECT",
 	"sequencer":          "operator: SELECT, relay: SELECT",
@@ -67,6 +68,7 @@ var executable = map[string]string{
 	"sweep":            "relay",
 	"read_events":      "relay",
 	"leaf_hash":        "relay",
+	"position_before":  "operator, relay",
 	"unsequenced":      "operator, relay",
 	"explain_bindings": "operator",
 	"explain_events":   "operator",

@@ -18,6 +18,7 @@ type eventsFlags struct {
 	follow bool
 	kinds  []string
 	after  int64
+	since  string
 	limit  int64
 }
 
@@ -32,18 +33,41 @@ func (a *app) eventsCommand() *cobra.Command {
 Before it reads, it gives positions to what has committed, where its user may (daybook_relay). With --json each event
 is a line, with its whole body.`,
 		Example: `  daybook events --after 41 --kind enqueue.accepted --kind enqueue.conflict_rejected
+  daybook events --since 2030-01-31T12:00:00Z
   daybook events --follow --json | jq .body.type`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.after < 0 || f.limit < 0 {
 				return usagef("", "--after and --limit are not negative")
 			}
-			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error { return a.events(cmd.Context(), pool, f) })
+			since, err := instant("--since", f.since)
+			if err != nil {
+				return err
+			}
+			if f.since != "" && cmd.Flags().Changed("after") {
+				return usagef("", "give --after or --since, not both")
+			}
+			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error {
+				if f.since == "" {
+					return a.events(cmd.Context(), pool, f)
+				}
+				// What has committed by now is to be found, too.
+				if err := sequence(cmd.Context(), pool); err != nil {
+					return err
+				}
+				before, err := ledger.PositionBefore(cmd.Context(), pool, since)
+				if err != nil {
+					return err
+				}
+				f.after = int64(before)
+				return a.events(cmd.Context(), pool, f)
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait for more until interrupted")
 	cmd.Flags().StringArrayVar(&f.kinds, "kind", nil, "only events of this kind; repeat it for more kinds")
 	cmd.Flags().Int64Var(&f.after, "after", 0, "only events beyond this position")
+	cmd.Flags().StringVar(&f.since, "since", "", "from the first event on that was recorded at or after this instant, as 2030-01-31T12:00:00Z")
 	cmd.Flags().Int64Var(&f.limit, "limit", 0, "end after so many events (default: no end)")
 	return cmd
 }

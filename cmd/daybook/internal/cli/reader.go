@@ -10,14 +10,16 @@ import (
 
 	"github.com/daybook-go/daybook/cmd/daybook/internal/show"
 	"github.com/daybook-go/daybook/ledger"
+	"github.com/daybook-go/daybook/outbox"
 	"github.com/daybook-go/daybook/projections"
 )
 
-// readerKind tells the cursors of consumer groups, projections and unfinished rebuilds apart.
+// readerKind tells the cursors of consumer groups, relays, projections and unfinished rebuilds apart.
 type readerKind string
 
 const (
 	readerGroup      readerKind = "consumer group"
+	readerRelay      readerKind = "relay"
 	readerProjection readerKind = "projection"
 	readerRebuild    readerKind = "rebuild"
 )
@@ -27,6 +29,9 @@ const (
 func readerOf(cursor string) (readerKind, string) {
 	if strings.Contains(cursor, "/") {
 		return readerGroup, cursor
+	}
+	if name, ok := strings.CutPrefix(cursor, outbox.RelayCursorName("")); ok {
+		return readerRelay, name
 	}
 	if name, ok := strings.CutPrefix(cursor, projections.CursorName("")); ok {
 		return readerProjection, name

@@ -97,7 +97,7 @@ func unhealthy(s ledger.Status, f statusFlags) []string {
 	projections := 0
 	for _, c := range s.Cursors {
 		kind, name := readerOf(c.Name)
-		known[name] = true
+		known[name], known[c.Name] = true, true
 		if kind == readerProjection {
 			projections++
 		}
@@ -149,9 +149,6 @@ func holderName(h *ledger.GapHolder) string {
 // runnerName names a runner as the readers of the status are named.
 func runnerName(r ledger.RunnerStatus) string {
 	kind, name := readerOf(r.Name)
-	if r.Kind == ledger.RunnerRelay {
-		return show.Clean(name)
-	}
 	return string(kind) + " " + show.Clean(name)
 }
 

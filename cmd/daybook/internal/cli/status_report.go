@@ -101,7 +101,8 @@ func newStatusReport(s ledger.Status) statusReport {
 			r.Projected = append(r.Projected, stage)
 		case readerRebuild:
 			r.Rebuilding = append(r.Rebuilding, stage)
-		case readerGroup:
+		case readerGroup, readerRelay:
+			stage.Name = c.Name
 			r.Published = append(r.Published, stage)
 		}
 	}
