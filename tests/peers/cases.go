@@ -19,8 +19,14 @@ func cases(o Options) []Case {
 	return slices.Concat(
 		freshCases(o),
 		replayCases(o),
+		throttleCases(o),
+		debounceCases(o),
 		batchCases(),
 		conflictCases(o),
 		costCases(),
+		deliveryCases(),
+		workCases(),
+		bindingsCases(),
+		expiredCases(),
 	)
 }

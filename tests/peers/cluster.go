@@ -54,6 +54,7 @@ type Bench struct {
 	prefix  string
 	made    []string // databases, to be dropped
 	clones  int
+	filled  string // the database with Options.Bindings expired bindings, once a case has made it
 }
 
 // openBench finds or starts the server and migrates the templates.
@@ -159,10 +160,15 @@ func (b *Bench) drop(ctx context.Context, name string) error {
 
 // pool returns a pool of exactly that many connections, all of them open. pgx prepares each statement once for each
 // connection, for every contender alike.
-func (b *Bench) pool(ctx context.Context, database string, conns int) (*pgxpool.Pool, error) {
+func (b *Bench) pool(
+	ctx context.Context, database string, conns int, change ...func(*pgxpool.Config),
+) (*pgxpool.Pool, error) {
 	config := b.config.Copy()
 	config.ConnConfig.Database = database
 	config.MinConns, config.MaxConns = int32(conns), int32(conns)
+	for _, f := range change {
+		f(config)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", database, err)
@@ -215,13 +221,24 @@ func (b *Bench) onField(ctx context.Context, writers int, work func(f Field) err
 
 // settle makes every contender begin alike: rows vacuumed and analysed, pages on disk.
 func (b *Bench) settle(ctx context.Context, f Field) error {
-	for _, pool := range []*pgxpool.Pool{f.Daybook, f.River} {
-		if _, err := pool.Exec(ctx, "vacuum (analyze)"); err != nil {
-			return fmt.Errorf("vacuum: %w", err)
+	return b.settlePools(ctx, f.Daybook, f.River)
+}
+
+func (b *Bench) settlePools(ctx context.Context, pools ...*pgxpool.Pool) error {
+	for _, pool := range pools {
+		if err := vacuum(ctx, pool); err != nil {
+			return err
 		}
 	}
 	if _, err := b.admin.Exec(ctx, "checkpoint"); err != nil {
 		return fmt.Errorf("checkpoint (it takes a superuser, or pg_checkpoint): %w", err)
+	}
+	return nil
+}
+
+func vacuum(ctx context.Context, pool *pgxpool.Pool) error {
+	if _, err := pool.Exec(ctx, "vacuum (analyze)"); err != nil {
+		return fmt.Errorf("vacuum: %w", err)
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ type Options struct {
 	Only *regexp.Regexp
 	// Writers are the numbers of callers at once, for the cases with single calls.
 	Writers []int
+	// Bindings is how many expired bindings there are where it is their number that matters.
+	Bindings int64
 	// JSON prints for programs.
 	JSON bool
 }
@@ -52,10 +54,12 @@ type Options struct {
 func parseOptions(args []string, stderr io.Writer) (Options, error) {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	o := Options{Rounds: 7, RoundTime: 1200 * time.Millisecond, Writers: []int{1, 8, 32}}
-	quick := flags.Bool("quick", false, "a short run, to see that everything works: 3 rounds of 300ms unless said otherwise")
+	o := Options{Rounds: 7, RoundTime: 1200 * time.Millisecond, Writers: []int{1, 8, 32}, Bindings: 10_000_000}
+	quick := flags.Bool("quick", false,
+		"a short run, to see that everything works: 3 rounds of 300ms and 200,000 bindings unless said otherwise")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each contender of a case is measured; the median counts")
 	flags.DurationVar(&o.RoundTime, "round-time", o.RoundTime, "how long each round takes")
+	flags.Int64Var(&o.Bindings, "bindings", o.Bindings, "expired bindings, for the cases bindings and expired")
 	flags.BoolVar(&o.JSON, "json", false, "print JSON, with the rate of each round")
 	flags.Func("only", "`regexp` of the cases to run, as 'fresh/8' or '^batch'", func(s string) (err error) {
 		o.Only, err = regexp.Compile(s)
@@ -86,7 +90,10 @@ func parseOptions(args []string, stderr io.Writer) (Options, error) {
 	if *quick && !given["round-time"] {
 		o.RoundTime = 300 * time.Millisecond
 	}
-	if flags.NArg() > 0 || o.Rounds < 1 || o.RoundTime <= 0 {
+	if *quick && !given["bindings"] {
+		o.Bindings = 200_000
+	}
+	if flags.NArg() > 0 || o.Rounds < 1 || o.RoundTime <= 0 || o.Bindings < fewBindings {
 		return o, errUsage
 	}
 	return o, nil

@@ -61,16 +61,21 @@ func TestOptions(t *testing.T) {
 		rounds  int
 		time    time.Duration
 		writers []int
+		many    int64 // bindings
 		bad     bool
 	}{
-		{args: nil, rounds: 7, time: 1200 * time.Millisecond, writers: []int{1, 8, 32}},
-		{args: []string{"--quick"}, rounds: 3, time: 300 * time.Millisecond, writers: []int{1, 8, 32}},
-		{args: []string{"--quick", "--rounds", "5"}, rounds: 5, time: 300 * time.Millisecond, writers: []int{1, 8, 32}},
-		{args: []string{"--writers", "2, 4"}, rounds: 7, time: 1200 * time.Millisecond, writers: []int{2, 4}},
+		{args: nil, rounds: 7, time: 1200 * time.Millisecond, writers: []int{1, 8, 32}, many: 10_000_000},
+		{args: []string{"--quick"}, rounds: 3, time: 300 * time.Millisecond, writers: []int{1, 8, 32}, many: 200_000},
+		{
+			args: []string{"--quick", "--rounds", "5", "--bindings", "50000"}, rounds: 5, time: 300 * time.Millisecond,
+			writers: []int{1, 8, 32}, many: 50_000,
+		},
+		{args: []string{"--writers", "2, 4"}, rounds: 7, time: 1200 * time.Millisecond, writers: []int{2, 4}, many: 10_000_000},
 		{args: []string{"--writers", "0"}, bad: true},
 		{args: []string{"--writers", "49"}, bad: true},
 		{args: []string{"--only", "("}, bad: true},
 		{args: []string{"--rounds", "0"}, bad: true},
+		{args: []string{"--bindings", "9999"}, bad: true},
 		{args: []string{"fresh"}, bad: true},
 	} {
 		o, err := parseOptions(test.args, io.Discard)
@@ -84,7 +89,8 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%q: %v", test.args, err)
 			continue
 		}
-		if diff := cmp.Diff([]any{test.rounds, test.time, test.writers}, []any{o.Rounds, o.RoundTime, o.Writers}); diff != "" {
+		want := []any{test.rounds, test.time, test.writers, test.many}
+		if diff := cmp.Diff(want, []any{o.Rounds, o.RoundTime, o.Writers, o.Bindings}); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", test.args, diff)
 		}
 	}

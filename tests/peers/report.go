@@ -202,8 +202,9 @@ func rateText(m *Measure) string {
 	return strconv.FormatFloat(m.Rate, 'f', 0, 64)
 }
 
+// walText leaves out what was not counted; 0 is a count.
 func walText(m *Measure) string {
-	if m == nil {
+	if m == nil || len(m.wals) == 0 {
 		return "–"
 	}
 	return strconv.FormatFloat(m.WAL, 'f', 0, 64)

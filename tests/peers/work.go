@@ -71,7 +71,11 @@ func newDaybook(pool *pgxpool.Pool) (daybook, error) {
 }
 
 func (d daybook) enqueue(ctx context.Context, o order, want commands.EnqueueOutcome) error {
-	result, err := d.queue.EnqueueWithResult(ctx, o.request())
+	return d.ask(ctx, o.request(), want)
+}
+
+func (d daybook) ask(ctx context.Context, request commands.EnqueueOptions, want commands.EnqueueOutcome) error {
+	result, err := d.queue.EnqueueWithResult(ctx, request)
 	if err == nil && result.Outcome != want {
 		err = fmt.Errorf("daybook decided %s, not %s", result.Outcome, want)
 	}
@@ -83,6 +87,11 @@ func (d daybook) enqueueMany(ctx context.Context, all []order) error {
 	for i, o := range all {
 		requests[i] = o.request()
 	}
+	return d.askMany(ctx, requests)
+}
+
+// askMany asks for new work, all of it.
+func (d daybook) askMany(ctx context.Context, requests []commands.EnqueueOptions) error {
 	results, err := d.queue.EnqueueMany(ctx, requests)
 	if err != nil {
 		return err
