@@ -93,7 +93,7 @@ func (q *Queue) ClaimJobs(ctx context.Context, options ClaimOptions) ([]ClaimedJ
 		timeouts              []*int64
 		leaseExpiresAt        time.Time
 	)
-	err := poolTx{q.pool}.QueryRow(ctx, claimJobsSQL, queue, worker, limit, lease).Scan(
+	err := q.passingOver(ctx, claimJobsSQL, []any{queue, worker, limit, lease},
 		&ids, &fences, &attempts, &budgets, &types, &payloads, &priorities, &concurrencyKeys, &tags, &deadlines,
 		&timeouts, &leaseExpiresAt)
 	if err != nil {

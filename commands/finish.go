@@ -102,7 +102,7 @@ func (q *Queue) ExpireLeases(ctx context.Context, limit int) (int, error) {
 		return 0, c.err
 	}
 	var expired int
-	if err := (poolTx{q.pool}).QueryRow(ctx, expireLeasesSQL, n).Scan(&expired); err != nil {
+	if err := q.passingOver(ctx, expireLeasesSQL, []any{n}, &expired); err != nil {
 		return 0, newCallError("expire leases", true, err)
 	}
 	return expired, nil

@@ -61,7 +61,7 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 	var lastExpires *time.Time
 	for {
 		var n int
-		if err := (poolTx{q.pool}).QueryRow(ctx, expireBindingsSQL, lastExpires, batch).Scan(&n, &lastExpires); err != nil {
+		if err := q.passingOver(ctx, expireBindingsSQL, []any{lastExpires, batch}, &n, &lastExpires); err != nil {
 			return done, newCallError("expire bindings", true, err)
 		}
 		done.ExpiredBindings += n
@@ -75,8 +75,8 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 	)
 	for {
 		var pruned, looked int
-		err := poolTx{q.pool}.QueryRow(ctx, pruneJobsSQL, retention.Milliseconds(), lastFinished, lastJob, batch).
-			Scan(&pruned, &looked, &lastFinished, &lastJob)
+		err := q.passingOver(ctx, pruneJobsSQL, []any{retention.Milliseconds(), lastFinished, lastJob, batch},
+			&pruned, &looked, &lastFinished, &lastJob)
 		if err != nil {
 			return done, newCallError("prune jobs", true, err)
 		}

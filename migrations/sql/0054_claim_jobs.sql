@@ -28,6 +28,9 @@ set search_path = pg_catalog, daybook, pg_temp
 set jit = off
 -- A session may keep its plans from when the table was empty, and a queue grows.
 set enable_seqscan = off
+-- SKIP LOCKED may wait all the same, see commands/DECISION.md. This ends the wait before it can become a deadlock; the Go
+-- package then calls again.
+set lock_timeout = '100ms'
 as $$
 #variable_conflict use_column
 declare

@@ -160,6 +160,9 @@ security definer
 set search_path = pg_catalog, daybook, pg_temp
 set jit = off
 set enable_seqscan = off
+-- SKIP LOCKED may wait all the same, see commands/DECISION.md. This ends the wait before it can become a deadlock; the Go
+-- package then calls again.
+set lock_timeout = '100ms'
 as $$
 declare
     v_now   timestamptz := daybook.clock();

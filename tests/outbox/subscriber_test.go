@@ -217,6 +217,13 @@ func TestRareKind(t *testing.T) {
 	appendEvents(t, db, ledger.KindJobStarted, 12_000)
 	appendEvents(t, db, ledger.KindJobFailed, 3)
 	appendEvents(t, db, ledger.KindJobStarted, 30_000)
+	// All of it, so that no window ends where sequencing has come to.
+	for sequenced := 1; sequenced > 0; {
+		var err error
+		if sequenced, err = ledger.Sequence(t.Context(), db.Pool); err != nil {
+			t.Fatal(err)
+		}
+	}
 	topic := outbox.Topic(ledger.KindJobFailed)
 	messages := subscribe(t, newSubscriber(t, outbox.Config{Pool: db.Pool}), topic)
 

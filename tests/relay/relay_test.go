@@ -104,7 +104,8 @@ func TestHangingPublisherHoldsNothing(t *testing.T) {
 		<-hang
 		return nil
 	}
-	start(t, outbox.RelayConfig{Pool: pool, Publisher: b, Lanes: 10, PollOnly: true})
+	// Without the probe, whose statements would be seen in passing.
+	start(t, outbox.RelayConfig{Pool: pool, Publisher: b, Lanes: 10, PollOnly: true, ProbeInterval: -1})
 	pgtest.WaitFor(t, patience, func() bool { return hanging.Load() == 10 }, "every lane hangs")
 
 	var hangs time.Time
