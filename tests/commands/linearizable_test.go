@@ -9,7 +9,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/daybook-go/daybook/commands"
 	"github.com/daybook-go/daybook/tests/pgtest"
@@ -69,22 +68,24 @@ func TestHotKeyIsLinearizable(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(caller), uint64(start.UnixNano())))
 		all.Go(func() {
 			for n := range calls {
-				in, out := hotInput{[]string{"1", "2"}[random.IntN(10)/9]}, hotOutput{}
+				in := hotInput{[]string{"1", "2"}[random.IntN(10)/9]}
 				kind := random.IntN(10)
 				if caller == 0 && n%10 == 9 {
 					in.payload = ""
 				}
 				called := time.Since(start)
-				err := callHotKey(ctx, db, queue, in, kind, &out)
+				outs, err := callHotKey(ctx, db, queue, in, kind)
 				returned := time.Since(start)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				mu.Lock()
-				history = append(history, porcupine.Operation{
-					ClientId: caller, Input: in, Call: called.Nanoseconds(), Output: out, Return: returned.Nanoseconds(),
-				})
+				for _, out := range outs {
+					history = append(history, porcupine.Operation{
+						ClientId: caller, Input: in, Call: called.Nanoseconds(), Output: out, Return: returned.Nanoseconds(),
+					})
+				}
 				mu.Unlock()
 			}
 		})
@@ -101,34 +102,35 @@ func TestHotKeyIsLinearizable(t *testing.T) {
 	}
 }
 
-// callHotKey makes one call. Of ten four are alone, two are batches, two commit with a transaction and two are rolled back.
-func callHotKey(ctx context.Context, db *pgtest.DB, queue *commands.Queue, in hotInput, kind int, out *hotOutput) error {
+// callHotKey makes one call and returns its answers. Of ten four are alone, two are batches, two commit with a transaction and
+// two are rolled back. The clock may move between the two requests of a batch, so each happened at an instant of its own.
+func callHotKey(ctx context.Context, db *pgtest.DB, queue *commands.Queue, in hotInput, kind int) ([]hotOutput, error) {
 	if in.payload == "" {
 		_, err := db.Pool.Exec(ctx, "update public.steered set at = at + interval '1 day'")
-		return err
+		return []hotOutput{{}}, err
 	}
-	var result commands.EnqueueResult
-	var err error
 	o := order("hot", in.payload)
-	switch {
-	case kind < 4:
-		result, err = queue.Decide(ctx, o)
-	case kind < 6:
-		var results []commands.EnqueueResult
-		if results, err = queue.DecideMany(ctx, []commands.EnqueueOptions{o, o}); err == nil {
-			result = results[0]
+	if kind >= 4 && kind < 6 {
+		results, err := queue.DecideMany(ctx, []commands.EnqueueOptions{o, o})
+		outs := make([]hotOutput, len(results))
+		for i, result := range results {
+			outs[i] = hotOutput{outcome: result.Outcome, job: result.JobID}
 		}
-	default:
-		var tx pgx.Tx
-		if tx, err = db.Pool.Begin(ctx); err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		if result, err = queue.DecideTx(ctx, tx, o); err == nil && kind < 8 {
-			err = tx.Commit(ctx)
-		}
-		out.nothing = kind >= 8 && result.Outcome == commands.OutcomeAccepted
+		return outs, err
 	}
-	out.outcome, out.job = result.Outcome, result.JobID
-	return err
+	if kind < 4 {
+		result, err := queue.Decide(ctx, o)
+		return []hotOutput{{outcome: result.Outcome, job: result.JobID}}, err
+	}
+	tx, err := db.Pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	result, err := queue.DecideTx(ctx, tx, o)
+	if err == nil && kind < 8 {
+		err = tx.Commit(ctx)
+	}
+	nothing := kind >= 8 && result.Outcome == commands.OutcomeAccepted
+	return []hotOutput{{outcome: result.Outcome, job: result.JobID, nothing: nothing}}, err
 }
