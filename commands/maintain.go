@@ -33,6 +33,7 @@ type Maintained struct {
 // Maintain does one whole pass of upkeep: it takes back leases that have run out, removes expired bindings, appending
 // binding.expired for each, and prunes finished jobs after their retention. It works in short transactions that pass
 // over whatever somebody holds, batch after batch until nothing is left, so that one pass keeps pace with any backlog.
+// After each batch of bindings it rests for as long as that took, up to 50 ms.
 // Any number of processes may run it at once. On error it returns what was done.
 func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintained, error) {
 	if q.pool == nil {
@@ -61,12 +62,17 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 	var lastExpires *time.Time
 	for {
 		var n int
+		began := time.Now()
 		if err := q.passingOver(ctx, expireBindingsSQL, []any{lastExpires, batch}, &n, &lastExpires); err != nil {
 			return done, newCallError("expire bindings", true, err)
 		}
 		done.ExpiredBindings += n
 		if n < int(batch) {
 			break
+		}
+		// As long a rest as the work took: so enqueues share the server with it for half of the time only.
+		if err := rest(ctx, min(time.Since(began), longestRest)); err != nil {
+			return done, fmt.Errorf("daybook: maintain: %w", err)
 		}
 	}
 	var (
@@ -84,5 +90,19 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 		if looked < int(batch) {
 			return done, nil
 		}
+	}
+}
+
+// longestRest bounds the rest after a batch: a server that is slow already must not fall behind for it.
+const longestRest = 50 * time.Millisecond
+
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }
