@@ -98,7 +98,7 @@ func (b *Bench) withDelivery(
 		if err != nil {
 			return err
 		}
-		defer subscriber.Close() //nolint:errcheck // returns nil
+		defer func() { _ = subscriber.Close() }()
 		messages, err := subscriber.Subscribe(ctx, outbox.TopicAll)
 		if err != nil {
 			return err
