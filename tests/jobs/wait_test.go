@@ -126,6 +126,14 @@ func TestClockIsReadAfterTheLock(t *testing.T) {
 			}, throttled("k", `3`, 2*time.Second), batch, noon.Add(3*time.Second), endRollback)
 			w.wantFresh(a, 2*time.Second)
 		})
+		t.Run(name+"debounced, in other hands that expire", func(t *testing.T) {
+			w := newWaiting(t)
+			accept(t, w.queue, idempotent("k", `1`, 2*time.Second))
+			a := w.during(func(tx commands.Tx) {
+				w.decideTx(tx, idempotent("k", `2`, 2*time.Second), commands.OutcomeConflictRejected)
+			}, debounced("k", `3`, commands.Debounce{Window: 2 * time.Second}), batch, noon.Add(3*time.Second), endCommit)
+			w.wantFresh(a, 2*time.Second)
+		})
 		t.Run(name+"expired, taken over and rolled back", func(t *testing.T) {
 			w := newWaiting(t)
 			accept(t, w.queue, idempotent("k", `1`, time.Millisecond))

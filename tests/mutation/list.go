@@ -34,8 +34,8 @@ func mutations() []mutation {
 		},
 		{
 			name: "window edge open, single", rule: "at exactly expires_at the key is free", version: 16,
-			before: "and v_binding.expires_at > daybook.clock()\n                then\n                    job_id",
-			after:  "and v_binding.expires_at >= daybook.clock()\n                then\n                    job_id",
+			before: "and v_binding.expires_at > daybook.clock()\n                then",
+			after:  "and v_binding.expires_at >= daybook.clock()\n                then",
 			pkg:    jobs, run: "TestThrottleWindow",
 		},
 		{
@@ -45,9 +45,15 @@ func mutations() []mutation {
 			pkg:    jobs, run: "TestThrottleWindow",
 		},
 		{
+			name: "clock before the lock, replacement", rule: "lock, then read the clock", version: 16,
+			before: "if not found or v_owner.expires_at <= v_now then",
+			after:  "if not found then",
+			pkg:    jobs, run: "TestClockIsReadAfterTheLock|TestWindowEndsDuringTheWait",
+		},
+		{
 			name: "clock before the lock, debounce", rule: "lock, then read the clock", version: 51,
-			before: "    v_now := daybook.clock();\n\n    bound_at := v_binding.bound_at;",
-			after:  "    v_now := coalesce(v_now, daybook.clock());\n\n    bound_at := v_binding.bound_at;",
+			before: "v_now := daybook.clock();\n    v_live :=",
+			after:  "v_now := coalesce(v_now, daybook.clock());\n    v_live :=",
 			pkg:    jobs, run: "TestClockIsReadAfterTheLock|TestWindowEndsDuringTheWait",
 		},
 		{
@@ -64,8 +70,8 @@ func mutations() []mutation {
 		},
 		{
 			name: "claim without a second look", rule: "the unique key arbitrates; who loses reads again", version: 16,
-			before: "on conflict on constraint binding_pkey do nothing;\n            continue when not found;",
-			after:  "on conflict on constraint binding_pkey do nothing;",
+			before: "and b.job_id = v_job_id;\n            continue when not found;",
+			after:  "and b.job_id = v_job_id;",
 			pkg:    jobs, run: "TestWaitForAnAcceptance",
 		},
 		{
@@ -82,14 +88,14 @@ func mutations() []mutation {
 		},
 		{
 			name: "begun job replaced", rule: "a job that has begun an attempt is never altered", version: 51,
-			before: "coalesce(v_job.state in ('scheduled', 'ready') and v_job.attempt = 0, false)",
-			after:  "coalesce(v_job.state in ('scheduled', 'ready'), false)",
+			before: "v_job.state not in ('scheduled', 'ready') or v_job.attempt > 0 then\n        if v_live",
+			after:  "v_job.state not in ('scheduled', 'ready') then\n        if v_live",
 			pkg:    jobs, run: "TestBegunJobIsNotReplaceable|TestModel",
 		},
 		{
-			name: "max wait from now", rule: "max wait is measured from first acceptance", version: 51,
-			before: "v_limit := v_binding.bound_at +",
-			after:  "v_limit := v_now +",
+			name: "max wait from now", rule: "max wait is measured from first acceptance", version: 16,
+			before: "v_owner.bound_at + p_max_wait_ms",
+			after:  "v_now + p_max_wait_ms",
 			pkg:    jobs, run: "TestMaxWait|TestModel",
 		},
 		{
