@@ -102,35 +102,41 @@ type columns struct {
 }
 
 func newColumns(requests []*request, traceparent *string) *columns {
-	c := &columns{}
-	for _, r := range requests {
-		c.types = append(c.types, r.typ)
-		c.payloads = append(c.payloads, r.payload.text)
-		c.queues = append(c.queues, r.queue)
-		c.priorities = append(c.priorities, r.priority)
-		c.concurrencyKeys = append(c.concurrencyKeys, r.concurrencyKey)
-		c.tags = append(c.tags, arrayText(r.tags))
-		c.attemptBudgets = append(c.attemptBudgets, r.attemptBudget)
-		c.retryKinds = append(c.retryKinds, r.retryKind)
-		c.retryInitials = append(c.retryInitials, r.retryInitialMS)
-		c.retryMaxes = append(c.retryMaxes, r.retryMaxMS)
-		c.runAts = append(c.runAts, timestamptz(r.runAt))
-		c.deadlines = append(c.deadlines, timestamptz(r.deadline))
-		c.timeouts = append(c.timeouts, r.executionTimeout)
-		c.modes = append(c.modes, r.mode)
-		c.scopes = append(c.scopes, r.scope)
-		c.keyHashes = append(c.keyHashes, r.keyHash)
-		c.otherHashes = append(c.otherHashes, r.otherHashes)
-		c.keyPreviews = append(c.keyPreviews, r.keyPreview)
-		c.windows = append(c.windows, r.windowMS)
-		c.maxWaits = append(c.maxWaits, r.maxWaitMS)
-		c.schedules = append(c.schedules, r.schedule)
-		c.followUps = append(c.followUps, r.followUp)
-		c.digests = append(c.digests, r.digest[:])
-		c.members = append(c.members, r.members(traceparent))
-		c.jobIDTails = append(c.jobIDTails, newJobIDTail())
+	return &columns{
+		types:           column(requests, func(r *request) string { return r.typ }),
+		payloads:        column(requests, func(r *request) string { return r.payload.text }),
+		queues:          column(requests, func(r *request) string { return r.queue }),
+		priorities:      column(requests, func(r *request) int32 { return r.priority }),
+		concurrencyKeys: column(requests, func(r *request) *string { return r.concurrencyKey }),
+		tags:            column(requests, func(r *request) *string { return arrayText(r.tags) }),
+		attemptBudgets:  column(requests, func(r *request) int32 { return r.attemptBudget }),
+		retryKinds:      column(requests, func(r *request) *string { return r.retryKind }),
+		retryInitials:   column(requests, func(r *request) *int64 { return r.retryInitialMS }),
+		retryMaxes:      column(requests, func(r *request) *int64 { return r.retryMaxMS }),
+		runAts:          column(requests, func(r *request) pgtype.Timestamptz { return timestamptz(r.runAt) }),
+		deadlines:       column(requests, func(r *request) pgtype.Timestamptz { return timestamptz(r.deadline) }),
+		timeouts:        column(requests, func(r *request) *int64 { return r.executionTimeout }),
+		modes:           column(requests, func(r *request) *string { return r.mode }),
+		scopes:          column(requests, func(r *request) *string { return r.scope }),
+		keyHashes:       column(requests, func(r *request) []byte { return r.keyHash }),
+		otherHashes:     column(requests, func(r *request) []byte { return r.otherHashes }),
+		keyPreviews:     column(requests, func(r *request) *string { return r.keyPreview }),
+		windows:         column(requests, func(r *request) *int64 { return r.windowMS }),
+		maxWaits:        column(requests, func(r *request) *int64 { return r.maxWaitMS }),
+		schedules:       column(requests, func(r *request) *string { return r.schedule }),
+		followUps:       column(requests, func(r *request) *bool { return r.followUp }),
+		digests:         column(requests, func(r *request) []byte { return r.digest[:] }),
+		members:         column(requests, func(r *request) string { return r.members(traceparent) }),
+		jobIDTails:      column(requests, func(*request) string { return newJobIDTail() }),
 	}
-	return c
+}
+
+func column[T any](requests []*request, field func(*request) T) []T {
+	values := make([]T, len(requests))
+	for i, r := range requests {
+		values[i] = field(r)
+	}
+	return values
 }
 
 func (c *columns) arguments(allOrNothing bool, traceparent *string) []any {
@@ -166,10 +172,10 @@ func timestamptz(t *time.Time) pgtype.Timestamptz {
 
 // answers are what PostgreSQL says about a batch, by ordinal.
 type answers struct {
-	jobIDs               []*uuid.UUID
+	jobIDs               []answerID
 	outcomes             []string
-	reasons, details     []*string
-	boundAts, expiresAts []*time.Time
+	reasons, details     []answerText
+	boundAts, expiresAts []answerTime
 }
 
 // results returns the answer to each request, and the conflicts among them. Where the batch was undone, a conflict with
@@ -189,7 +195,7 @@ func (a *answers) results(requests []*request, traceparent *string) ([]EnqueueRe
 	}
 	for i, r := range requests {
 		if a.outcomes[i] == outcomeWithdrawn {
-			withdrawn[*a.jobIDs[i]] = i
+			withdrawn[a.jobIDs[i].UUID] = i
 			continue
 		}
 		result, err := answer{a.jobIDs[i], a.outcomes[i], a.reasons[i], a.boundAts[i], a.expiresAts[i], a.details[i]}.result(i, r, traceparent)

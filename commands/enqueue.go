@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -87,11 +86,11 @@ func (q *Queue) decide(ctx context.Context, tx Tx, own bool, options EnqueueOpti
 
 // answer is what PostgreSQL says about one request.
 type answer struct {
-	jobID              *uuid.UUID
+	jobID              answerID
 	outcome            string
-	reason             *string
-	boundAt, expiresAt *time.Time
-	detail             *string
+	reason             answerText
+	boundAt, expiresAt answerTime
+	detail             answerText
 }
 
 // outcomeInvalid is the answer to a request that turned out to be out of bounds in PostgreSQL: a deadline that its
@@ -101,20 +100,17 @@ const outcomeInvalid = "invalid"
 func (a answer) result(ordinal int, r *request, traceparent *string) (EnqueueResult, error) {
 	if a.outcome == outcomeInvalid {
 		problem := "is refused by the database"
-		if *a.reason == "deadline" {
+		if a.reason.String == "deadline" {
 			problem = "has passed already, by the database's clock"
 		}
-		return EnqueueResult{}, &InvalidRequestError{Ordinal: ordinal, Field: *a.reason, Problem: problem}
+		return EnqueueResult{}, &InvalidRequestError{Ordinal: ordinal, Field: a.reason.String, Problem: problem}
 	}
-	if a.jobID == nil || a.boundAt == nil {
+	if !a.jobID.Valid || !a.boundAt.Valid {
 		return EnqueueResult{}, errors.New("daybook: enqueue: the database's answer has no job; is its schema older than this build?")
 	}
-	result := EnqueueResult{JobID: *a.jobID, Outcome: EnqueueOutcome(a.outcome), BoundAt: a.boundAt.UTC()}
-	if a.expiresAt != nil {
-		result.ExpiresAt = a.expiresAt.UTC()
-	}
-	if a.reason != nil {
-		result.Reason = *a.reason
+	result := EnqueueResult{JobID: a.jobID.UUID, Outcome: EnqueueOutcome(a.outcome), Reason: a.reason.String, BoundAt: a.boundAt.Time.UTC()}
+	if a.expiresAt.Valid {
+		result.ExpiresAt = a.expiresAt.Time.UTC()
 	}
 	if result.Outcome != OutcomeConflictRejected {
 		return result, nil
@@ -137,10 +133,10 @@ func (a answer) conflict(ordinal int, r *request, traceparent *string) (*Enqueue
 		Fields        []string `json:"fields"`
 		RequestDigest string   `json:"request_digest"`
 	}
-	if a.detail == nil {
+	if !a.detail.Valid {
 		return nil, errors.New("it is not there")
 	}
-	if err := json.Unmarshal([]byte(*a.detail), &detail); err != nil {
+	if err := json.Unmarshal([]byte(a.detail.String), &detail); err != nil {
 		return nil, err
 	}
 	var keyHash ledger.KeyHash
@@ -157,14 +153,14 @@ func (a answer) conflict(ordinal int, r *request, traceparent *string) (*Enqueue
 		KeyPreview:            detail.KeyPreview,
 		KeyDigest:             keyHash.Digest(),
 		Mode:                  detail.Mode,
-		JobID:                 *a.jobID,
+		JobID:                 a.jobID.UUID,
 		State:                 detail.State,
 		TwinOrdinal:           -1,
 		Fields:                detail.Fields,
 		RequestDigest:         r.digest,
 		ExistingRequestDigest: existing,
 		rejection: rejection{
-			keyHash: keyHash, jobID: *a.jobID, reason: "conflict", typ: r.typ, queue: r.queue, mode: *r.mode,
+			keyHash: keyHash, jobID: a.jobID.UUID, reason: "conflict", typ: r.typ, queue: r.queue, mode: *r.mode,
 			fields: detail.Fields, digest: r.digest, traceparent: traceparent,
 		},
 	}, nil

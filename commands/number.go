@@ -73,8 +73,13 @@ func appendNumber(out []byte, text string) ([]byte, int64, error) {
 // appendInteger renders what most numbers are: an integer of a few digits, but zero.
 func appendInteger(out []byte, text string) ([]byte, bool) {
 	digits := strings.TrimPrefix(text, "-")
-	if len(digits) > 1000 || digits == "0" || strings.Trim(digits, "0123456789") != "" {
+	if len(digits) > 1000 || digits == "0" {
 		return out, false
+	}
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return out, false
+		}
 	}
 	significant := strings.TrimRight(text, "0")
 	out = append(out, significant...)

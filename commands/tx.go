@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -76,11 +75,11 @@ func (r sqlRow) Scan(dest ...any) error {
 	for i, d := range dest {
 		wrapped[i] = d
 		switch d.(type) {
-		case *[]string, *[]*string:
+		case *[]string, *[]answerText:
 			wrapped[i] = &sqlArray{pgtype.TextArrayOID, d, r.types}
-		case *[]*uuid.UUID:
+		case *[]answerID:
 			wrapped[i] = &sqlArray{pgtype.UUIDArrayOID, d, r.types}
-		case *[]*time.Time:
+		case *[]answerTime:
 			wrapped[i] = &sqlArray{pgtype.TimestamptzArrayOID, d, r.types}
 		}
 	}

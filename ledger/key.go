@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"unique"
 )
 
 // redacted is what a Key prints as, everywhere.
@@ -15,12 +14,14 @@ const redacted = "[redacted]"
 // Bytes are compared as they are; nothing is trimmed or normalised. The bounds are checked where a key is used.
 //
 // A Key cannot be printed. Through fmt (every verb), slog, JSON, text marshalling and %#v it is "[redacted]",
-// also inside an unexported field of another struct; database/sql refuses it as an argument. Two Keys are == when
-// their bytes are equal. The zero Key is empty.
+// also inside an unexported field of another struct; database/sql refuses it as an argument. Keys are compared with
+// [Key.Equal]; == does not compile. The zero Key is empty.
 type Key struct {
-	// A handle, not the string: fmt prints unexported fields without asking their methods, and of a handle it
-	// finds only an address.
-	text unique.Handle[string]
+	// An address would be compared, and not the text.
+	_ [0]func()
+	// A pointer, not the string: fmt prints unexported fields without asking their methods, and follows none inside
+	// of a struct.
+	text *string
 }
 
 // NewKey returns s as a Key.
@@ -28,18 +29,21 @@ func NewKey(s string) Key {
 	if s == "" {
 		return Key{}
 	}
-	return Key{text: unique.Make(s)}
+	return Key{text: &s}
 }
 
 // IsZero reports whether the key is empty.
-func (k Key) IsZero() bool { return k == Key{} }
+func (k Key) IsZero() bool { return k.text == nil }
+
+// Equal reports whether the bytes of both keys are the same.
+func (k Key) Equal(other Key) bool { return k.reveal() == other.reveal() }
 
 // reveal returns the raw key. It stays in this package: keys leave it only as hashes and previews.
 func (k Key) reveal() string {
 	if k.IsZero() {
 		return ""
 	}
-	return k.text.Value()
+	return *k.text
 }
 
 // String returns "[redacted]".

@@ -220,7 +220,7 @@ func (l *leak) wrongWays(t *testing.T) {
 	}
 	_, err := l.db.Pool.CopyFrom(t.Context(), pgx.Identifier{"daybook", "migration"}, []string{"name"}, pgx.CopyFromRows([][]any{{l.key}}))
 	l.note(err)
-	_, err = io.WriteString(l, fmt.Sprint(l.key, &l.key, []ledger.Key{l.key}, map[ledger.Key]int{l.key: 1}, struct{ k ledger.Key }{l.key}))
+	_, err = io.WriteString(l, fmt.Sprint(l.key, &l.key, []ledger.Key{l.key}, map[string]ledger.Key{"k": l.key}, struct{ k ledger.Key }{l.key}))
 	if err != nil {
 		t.Error(err)
 	}
