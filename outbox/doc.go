@@ -9,8 +9,8 @@
 // A [Relay] moves events to a broker, any Watermill message.Publisher; package jetstream has one for NATS. Events that
 // the broker refuses are parked, see [ListParked] and [Redrive], and the others go on.
 //
-// A [Projector] runs projections on Watermill's Router in ranges of positions. It knows a projection only as a
-// [RangeHandler]; package projections has those.
+// A [Projector] runs projections on Watermill's Router in ranges of positions, several of them in one transaction or each in its
+// own. It knows a projection only as a [RangeHandler], and several as a [RangeGroup]; package projections has those.
 //
 // Each of them sequences before it reads, so that there is no daemon to run. While nothing happens it asks every few
 // milliseconds whether event ids were drawn, on one connection, so that an event on an idle ledger is with its handler

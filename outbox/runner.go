@@ -1,40 +1,34 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/daybook-go/daybook/ledger"
 )
 
-// positions is the payload of a message that names a range: the positions (After, Through], in an epoch.
-type positions struct {
-	Epoch   int64           `json:"epoch"`
-	After   ledger.Position `json:"after"`
-	Through ledger.Position `json:"through"`
-}
-
-// runner is one projection on the router: the message.Subscriber of its ranges, and their handler.
+// runner is what folds projections on the router: the message.Subscriber of their ranges, and the handler of these. Which
+// projections of its group they are, its formation says; often it is none.
 //
 // It does not rest on watermill-sql, which would hold its own transaction open around the fold: a second connection
-// for each projection, and a transaction that Close or a deadline commits with half a fold in it. A message here
+// for each runner, and a transaction that Close or a deadline commits with half a fold in it. A message here
 // only names positions, so none has to be read or locked to make one; the fold has a transaction of its own for
-// each attempt, and the cursor's compare-and-set in it. So whatever happens to the message (nack, close, a crash, a
+// each attempt, and the cursors' compare-and-set in it. So whatever happens to the message (nack, close, a crash, a
 // second runner), the fold either counts once or not at all.
 type runner struct {
 	projector *Projector
-	handler   RangeHandler
+	group     RangeGroup
+	formation *formation
+	topic     string
 	listener  *listener
-	beats     *beater
 	waiter    *waiter
 	tracer    trace.Tracer
 	logger    *slog.Logger
@@ -42,43 +36,41 @@ type runner struct {
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
-	cursor   ledger.Cursor
-	opened   bool            // cursor is known; otherwise it has to be read
-	head     ledger.Position // the last position that is known to be given
-	size     int             // of the next range, at most
-	outcome  error           // of the last message, set before it is acked or nacked
-	conflict bool            // the last message found another runner at work
+	members []*member
+	head    ledger.Position // the last position that is known to be given
+	outcome outcome         // of the last message, set before it is acked or nacked
+
+	// called gets something when a member was sent.
+	called chan struct{}
+	index  int
+	// Of the formation, and under its lock.
+	sent   []*member
+	manned bool            // it has members, or is sent some
+	place  ledger.Position // of its foremost member
 }
 
 // projectionRunnerPrefix begins the name under which a projection is heard of: that of its cursor, as package projections
 // gives it.
 const projectionRunnerPrefix = "projection:"
 
-func newRunner(p *Projector, handler RangeHandler, l *listener, beats *beater) *runner {
-	return &runner{
-		projector: p,
-		handler:   handler,
-		listener:  l,
-		beats:     beats,
-		tracer:    p.config.TracerProvider.Tracer(instrumentation),
-		logger:    p.config.Logger.With(slog.String("projection", handler.Name())),
-		size:      p.config.RangeSize,
+// call wakes the runner.
+func (r *runner) call() {
+	select {
+	case r.called <- struct{}{}:
+	default: // it is awake, or about to be
 	}
 }
 
-func (r *runner) topic() string { return "daybook.ranges." + r.handler.Name() }
-
-// Subscribe returns the ranges of the projection, one after another, each when the last has been folded.
+// Subscribe returns the ranges of the runner's members, one after another, each when the last has been folded.
 func (r *runner) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	ctx, r.stop = context.WithCancel(ctx)
-	r.waiter = newWaiter(r.listener, r.projector.config.PollInterval)
-	quiet := r.beats.add(projectionRunnerPrefix + r.handler.Name())
 	ranges := make(chan *message.Message)
 	r.stopped.Go(func() {
 		defer close(ranges)
-		defer r.waiter.leave()
-		defer quiet()
 		for ctx.Err() == nil && r.turn(ctx, ranges) {
+		}
+		if r.waiter != nil {
+			r.waiter.leave()
 		}
 	})
 	return ranges, nil
@@ -91,19 +83,43 @@ func (r *runner) Close() error {
 	return nil
 }
 
-// turn finds a range, hands it over and waits for what becomes of it. It returns false where the projection has failed.
+// turn finds a range, hands it over and waits for what becomes of it. It returns false where no projection is left.
 func (r *runner) turn(ctx context.Context, ranges chan<- *message.Message) bool {
-	through, err := r.next(ctx)
-	if err != nil {
-		return r.failedToBegin(ctx, err)
+	r.formation.muster(r)
+	if len(r.members) == 0 {
+		select {
+		case <-r.called:
+		case <-r.formation.done:
+			return false
+		case <-ctx.Done():
+		}
+		return true
 	}
-	if through == r.cursor.Position {
+	if r.waiter == nil {
+		r.waiter = newWaiter(r.listener, r.projector.config.PollInterval)
+		r.waiter.called = r.called
+	}
+	r.open(ctx)
+	r.formation.arrange(r)
+	ready := r.ready()
+	if len(ready) == 0 {
+		r.rest(ctx)
+		return true
+	}
+	through, err := r.next(ctx, ready)
+	if err != nil {
+		r.couldNotLook(ctx, ready, err)
+		return true
+	}
+	folded := slices.DeleteFunc(slices.Clone(ready), func(m *member) bool { return m.cursor.Position >= through })
+	if len(folded) == 0 {
 		r.waiter.wait(ctx, r.head)
 		return true
 	}
-	msg, err := r.message(ctx, through)
+	msg, err := rangeMessage(ctx, folded, through)
 	if err != nil {
-		return r.failedToBegin(ctx, err)
+		r.couldNotLook(ctx, folded, err)
+		return true
 	}
 	select {
 	case ranges <- msg:
@@ -116,20 +132,75 @@ func (r *runner) turn(ctx context.Context, ranges chan<- *message.Message) bool 
 	case <-ctx.Done():
 		return true
 	}
-	return r.conclude(ctx, through)
+	r.conclude(ctx, folded, through)
+	return true
 }
 
-// next returns the end of the next range; the cursor's own position where there is nothing new.
-func (r *runner) next(ctx context.Context) (ledger.Position, error) {
-	pool := r.projector.config.Pool
-	if !r.opened {
-		cursor, err := r.handler.Open(ctx, pool)
-		if err != nil {
-			return 0, err
+// open reads the cursors that are not known.
+func (r *runner) open(ctx context.Context) {
+	now := time.Now()
+	for _, m := range slices.Clone(r.members) {
+		if m.opened || now.Before(m.rest) {
+			continue
 		}
-		r.cursor, r.opened = cursor, true
+		cursor, err := r.group.Open(ctx, r.projector.config.Pool, m.name)
+		if err != nil {
+			r.couldNotLook(ctx, []*member{m}, err)
+			continue
+		}
+		m.cursor, m.opened = cursor, true
 	}
-	if r.cursor.Position >= r.head {
+}
+
+// couldNotLook: the members stop, or try again where that may help.
+func (r *runner) couldNotLook(ctx context.Context, members []*member, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case mayPassOutside(err):
+		r.logger.Warn("daybook: could not look for events, trying again", about(members), slog.Any("error", err))
+		r.tryAgain(members...)
+	default:
+		for _, m := range members {
+			r.formation.stop(r, m, &RangeError{Projection: m.name, Err: err})
+		}
+	}
+}
+
+// tryAgain lets members rest after something that may pass.
+func (r *runner) tryAgain(members ...*member) {
+	r.head = 0
+	for _, m := range members {
+		m.opened, m.rest = false, time.Now().Add(r.projector.config.RetryInterval)
+	}
+}
+
+// ready returns those that can go on, the hindmost first.
+func (r *runner) ready() []*member {
+	now := time.Now()
+	ready := slices.DeleteFunc(slices.Clone(r.members), func(m *member) bool { return !m.ready(now) })
+	slices.SortFunc(ready, func(a, b *member) int { return cmp.Compare(a.cursor.Position, b.cursor.Position) })
+	return ready
+}
+
+// rest waits until the first member has rested, or another one is sent.
+func (r *runner) rest(ctx context.Context) {
+	if len(r.members) == 0 {
+		return
+	}
+	first := slices.MinFunc(r.members, func(a, b *member) int { return a.rest.Compare(b.rest) })
+	timer := time.NewTimer(time.Until(first.rest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.called:
+	case <-ctx.Done():
+	}
+}
+
+// next returns the end of the next range; the place of the hindmost where there is nothing new.
+func (r *runner) next(ctx context.Context, ready []*member) (ledger.Position, error) {
+	pool, hindmost := r.projector.config.Pool, ready[0].cursor.Position
+	if hindmost >= r.head {
 		if r.waiter.sequence() {
 			if _, err := ledger.Sequence(ctx, pool); err != nil {
 				return 0, passing{err}
@@ -141,124 +212,56 @@ func (r *runner) next(ctx context.Context) (ledger.Position, error) {
 		}
 		r.head = head
 	}
-	return max(r.cursor.Position, min(r.cursor.Position+ledger.Position(r.size), r.head)), nil
-}
-
-func (r *runner) message(ctx context.Context, through ledger.Position) (*message.Message, error) {
-	payload, err := json.Marshal(positions{r.cursor.Epoch, r.cursor.Position, through})
-	if err != nil {
-		return nil, fmt.Errorf("daybook: name a range: %w", err)
-	}
-	id := fmt.Sprintf("%s/%d/%d-%d", r.handler.Name(), r.cursor.Epoch, r.cursor.Position, through)
-	return message.NewMessageWithContext(ctx, id, payload), nil
-}
-
-// observe is the middleware that tells the runner what became of a message.
-func (r *runner) observe(next message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		r.outcome, r.conflict = nil, false
-		produced, err := next(msg)
-		r.outcome = err
-		return produced, err
-	}
-}
-
-// handle folds the range that a message names, in one transaction.
-func (r *runner) handle(msg *message.Message) error {
-	var p positions
-	if err := json.Unmarshal(msg.Payload, &p); err != nil {
-		return fmt.Errorf("daybook: message %s names no range: %w", msg.UUID, err)
-	}
-	ctx, span := r.tracer.Start(msg.Context(), "daybook.project", trace.WithAttributes(
-		attribute.String("daybook.projection", r.handler.Name()),
-		attribute.Int64("daybook.after", int64(p.After)),
-		attribute.Int64("daybook.through", int64(p.Through)),
-	))
-	defer span.End()
-	err := r.apply(ctx, p)
-	if errors.Is(err, errBusy) || errors.Is(err, ledger.ErrCursorMoved) {
-		// No failure: the message is done with, because another runner does, or has done, what it asks for.
-		r.conflict = true
-		return nil
-	}
-	if err != nil {
-		span.SetStatus(codes.Error, fmt.Sprintf("%T", err))
-	}
-	return err
-}
-
-func (r *runner) apply(ctx context.Context, p positions) error {
-	tx, err := r.projector.config.Pool.Begin(ctx)
-	if err != nil {
-		return passing{fmt.Errorf("daybook: begin a fold: %w", err)}
-	}
-	// After the commit it does nothing. Without the caller's end, or the connection would be thrown away.
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-
-	var locked bool
-	if err := tx.QueryRow(ctx, lockProjectionSQL, r.handler.Name()).Scan(&locked); err != nil {
-		return passing{fmt.Errorf("daybook: take the projection: %w", err)}
-	}
-	if !locked {
-		return errBusy
-	}
-	from := ledger.Cursor{Epoch: p.Epoch, Position: p.After}
-	if err := r.handler.Apply(ctx, tx, from, p.Through); err != nil {
-		if tx.Conn().IsClosed() {
-			return passing{err}
-		}
-		return err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		// Whether it has committed is not known where the connection broke; the cursor, read again, will tell.
-		if tx.Conn().IsClosed() {
-			return passing{err}
-		}
-		return fmt.Errorf("daybook: commit a fold: %w", err)
-	}
-	return nil
+	size := slices.MinFunc(ready, func(a, b *member) int { return cmp.Compare(a.size, b.size) }).size
+	return max(hindmost, min(hindmost+ledger.Position(size), r.head)), nil
 }
 
 // conclude draws the consequences of a message that is done with.
-func (r *runner) conclude(ctx context.Context, through ledger.Position) bool {
-	config := r.projector.config
-	err := r.outcome
+func (r *runner) conclude(ctx context.Context, folded []*member, through ledger.Position) {
+	config, out := r.projector.config, r.outcome
 	switch {
-	case r.conflict:
-		// The other one will be at it for a while: look again when it is time to poll.
-		r.opened = false
-		pause(ctx, config.PollInterval)
-	case err == nil:
-		r.cursor.Position = through
-		r.size = min(2*r.size, config.RangeSize)
-		r.waiter.found()
+	case out.err == nil:
 	case ctx.Err() != nil:
-	case mayPass(err):
-		r.logger.Warn("daybook: could not fold, trying again", slog.Any("error", err))
-		r.opened, r.head = false, 0
-		pause(ctx, config.RetryInterval)
-	case through-r.cursor.Position > 1:
-		// One of these cannot be folded. Halving finds which, and folds what lies before it.
-		r.size = max(1, int(through-r.cursor.Position)/2)
+		return
+	case mayPass(out.err):
+		r.logger.Warn("daybook: could not fold, trying again", about(folded), slog.Any("error", out.err))
+		r.tryAgain(folded...)
+		return
 	default:
-		r.projector.failed(&RangeError{Projection: r.handler.Name(), After: r.cursor.Position, Through: through, Err: err})
-		return false
+		// Of several, nobody can say whose fault it is. Each by itself will show.
+		for _, m := range folded {
+			r.refused(m, through, out.err, len(folded) == 1)
+		}
+		return
 	}
-	return true
+	for _, m := range folded {
+		err := out.failed[m.name]
+		switch {
+		case slices.Contains(out.busy, m.name), errors.Is(err, ledger.ErrCursorMoved):
+			// The other one will be at it for a while: look again when it is time to poll.
+			m.opened, m.rest = false, time.Now().Add(config.PollInterval)
+		case err == nil:
+			m.cursor.Position = through
+			m.size = min(2*m.size, config.RangeSize)
+			r.waiter.found()
+		case ctx.Err() != nil:
+		case mayPass(err):
+			r.logger.Warn("daybook: could not fold, trying again", about([]*member{m}), slog.Any("error", err))
+			r.tryAgain(m)
+		default:
+			r.refused(m, through, err, true)
+		}
+	}
 }
 
-func (r *runner) failedToBegin(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
-		return true
+// refused: one of the positions up to through cannot be folded. Halving finds which, and folds what lies before it.
+func (r *runner) refused(m *member, through ledger.Position, err error, blamed bool) {
+	rest := through - m.cursor.Position
+	if rest == 1 && blamed {
+		r.formation.stop(r, m, &RangeError{Projection: m.name, After: m.cursor.Position, Through: through, Err: err})
+		return
 	}
-	if mayPassOutside(err) {
-		r.logger.Warn("daybook: could not look for events, trying again", slog.Any("error", err))
-		r.opened, r.head = false, 0
-		pause(ctx, r.projector.config.RetryInterval)
-		return true
-	}
-	r.projector.failed(&RangeError{Projection: r.handler.Name(), Err: err})
-	return false
+	m.opened, m.size, m.suspect = false, max(1, int(rest)/2), max(m.suspect, through)
 }
 
 var _ message.Subscriber = (*runner)(nil)

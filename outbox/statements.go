@@ -19,8 +19,8 @@ var (
 	pageKindSQL string
 	//go:embed sql/ack.sql
 	ackSQL string
-	//go:embed sql/lock_projection.sql
-	lockProjectionSQL string
+	//go:embed sql/lock_projections.sql
+	lockProjectionsSQL string
 	//go:embed sql/probe.sql
 	probeSQL string
 	//go:embed sql/settled.sql

@@ -20,6 +20,7 @@ const rareWait = 8
 type waiter struct {
 	listener *listener // nil: polling only
 	wake     <-chan struct{}
+	called   <-chan struct{} // ends a wait as well; nil: nobody calls
 	leave    func()
 	longest  time.Duration
 	next     time.Duration
@@ -50,7 +51,7 @@ func (w *waiter) sequence() bool {
 	return !spared
 }
 
-// wait returns when there may be events beyond head, or when it is time to poll.
+// wait returns when there may be events beyond head, when it is time to poll, or when it is called.
 func (w *waiter) wait(ctx context.Context, head ledger.Position) {
 	timer := time.NewTimer(w.next)
 	defer timer.Stop()
@@ -62,6 +63,8 @@ func (w *waiter) wait(ctx context.Context, head ledger.Position) {
 			return
 		case <-timer.C:
 			w.poll = true
+			return
+		case <-w.called:
 			return
 		case <-w.wake:
 			// A reader that sequences hears of it itself, having read those events already.

@@ -128,6 +128,10 @@ func (f *failure) before(through ledger.Position) ledger.Position {
 // step folds one page into the lanes that it is new to, in one transaction. It returns the first of the lanes that
 // could not fold it.
 func step(ctx context.Context, db database, lanes []*lane, p page) (*failure, error) {
+	lanes = behind(lanes, p.through)
+	if len(lanes) == 0 {
+		return nil, nil
+	}
 	var (
 		moved, stale []*lane
 		failed       *failure
@@ -149,10 +153,6 @@ func step(ctx context.Context, db database, lanes []*lane, p page) (*failure, er
 			return false
 		}
 		return true
-	}
-	lanes = slices.DeleteFunc(slices.Clone(lanes), func(l *lane) bool { return l.err != nil || l.at.Position >= p.through })
-	if len(lanes) == 0 {
-		return nil, nil
 	}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for _, l := range lanes {
@@ -178,6 +178,11 @@ func step(ctx context.Context, db database, lanes []*lane, p page) (*failure, er
 		l.reopen(ctx, db)
 	}
 	return failed, nil
+}
+
+// behind returns the lanes that can go on and are not yet at a position.
+func behind(lanes []*lane, position ledger.Position) []*lane {
+	return slices.DeleteFunc(slices.Clone(lanes), func(l *lane) bool { return l.err != nil || l.at.Position >= position })
 }
 
 // stepLane folds a page into one lane; beside others in a savepoint, so that its failure is its own.

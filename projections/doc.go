@@ -6,7 +6,7 @@
 //
 //   - [Runner] folds what is new. A projection's rows and its cursor move in one transaction, by compare-and-set on
 //     the cursor, so that each event counts exactly once, also when two runners compete. [Group] reads the ledger once for
-//     several projections.
+//     several projections, and folds a batch into all of them in one transaction.
 //   - [Rebuild] fills shadow tables beside the live ones, from position 1, and swaps them in one short transaction;
 //     [RebuildAll] reads the ledger once for several projections, and [DryRun] says what it would do.
 //   - [Verify] computes a projection anew and compares it with the live rows.
@@ -28,9 +28,9 @@
 //
 // # Locks
 //
-// A runner locks its cursor first and its tables after, one projection after the other in the order of their names.
-// The swap of a rebuild does the same. Whoever applies several runners in one transaction does so in the order of
-// their names, too.
+// A runner locks its cursor first and its tables after, and a group one projection after the other in the order of their
+// names. The swap of a rebuild does the same. Whoever applies several runners in one transaction does so in the order
+// of their names, too.
 //
 // # What a rebuild asks of the tables
 //

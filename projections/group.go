@@ -13,6 +13,8 @@ import (
 )
 
 // Group folds several projections together: the ledger is read once for all of them, and each batch is one transaction.
+// Like a [Runner] it holds no state between calls and is safe for concurrent use. Package outbox runs it as it runs
+// a Runner, with NewGroupProjector.
 type Group struct {
 	runners []*Runner
 }

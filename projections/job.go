@@ -112,7 +112,17 @@ func (c *jobChange) finish(state string, at time.Time) {
 
 func writeJobs(ctx context.Context, tx pgx.Tx, changes map[uuid.UUID]*jobChange) error {
 	// In the order of the primary key, which is nearly that in which the jobs were accepted.
-	ids := slices.SortedFunc(maps.Keys(changes), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	all := slices.AppendSeq(make([]uuid.UUID, 0, len(changes)), maps.Keys(changes))
+	slices.SortFunc(all, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	for ids := range slices.Chunk(all, statementRows) {
+		if err := writeSomeJobs(ctx, tx, changes, ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeSomeJobs(ctx context.Context, tx pgx.Tx, changes map[uuid.UUID]*jobChange, ids []uuid.UUID) error {
 	n := len(ids)
 	var (
 		jobIDs, sources             = make(uuids, n), make(uuids, n)

@@ -113,9 +113,25 @@ func (c *keyChange) add(event *ledger.Event, bodies *bodies) error {
 	return nil
 }
 
+// statementRows is how many rows one statement of a fold writes. With more, what they are encoded into takes as much
+// memory as the batch, and saves nothing.
+const statementRows = 1000
+
 func writeKeys(ctx context.Context, tx pgx.Tx, changes map[ledger.KeyHash]*keyChange) error {
 	// In the order of the primary key, which begins with the first digits of the hash.
-	hashes := slices.SortedFunc(maps.Keys(changes), func(a, b ledger.KeyHash) int { return bytes.Compare(a[:], b[:]) })
+	all := slices.AppendSeq(make([]ledger.KeyHash, 0, len(changes)), maps.Keys(changes))
+	slices.SortFunc(all, func(a, b ledger.KeyHash) int { return bytes.Compare(a[:], b[:]) })
+	for hashes := range slices.Chunk(all, statementRows) {
+		if err := writeSomeKeys(ctx, tx, changes, hashes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeSomeKeys(
+	ctx context.Context, tx pgx.Tx, changes map[ledger.KeyHash]*keyChange, hashes []ledger.KeyHash,
+) error {
 	n := len(hashes)
 	var (
 		keyHashes                           = make([][]byte, n)

@@ -2,6 +2,7 @@ package projections
 
 import (
 	"context"
+	_ "embed" // the statement
 	"errors"
 	"fmt"
 
@@ -12,6 +13,9 @@ import (
 
 	"github.com/daybook-go/daybook/ledger"
 )
+
+//go:embed sql/live_version.sql
+var liveVersionSQL string
 
 // place is one set of a projection's tables.
 type place struct {
@@ -37,33 +41,46 @@ type lane struct {
 	err error
 }
 
-// take moves the lane's cursor, which locks it, and pins the search_path to the lane's tables. The cursor comes
-// first, so that of two runners the second does nothing in vain.
-func (l *lane) take(ctx context.Context, tx pgx.Tx, through ledger.Position) (entered, error) {
+// take moves the lane's cursor, which locks it, and pins the search_path to the lane's tables; it returns what that was
+// before. The cursor comes first, so that of two runners the second does nothing in vain.
+func (l *lane) take(ctx context.Context, tx pgx.Tx, through ledger.Position) (previous string, err error) {
 	if l.place.cursor != "" {
 		if err := ledger.MoveCursor(ctx, tx, l.place.cursor, l.at, through); err != nil {
-			return entered{}, err
+			return "", err
 		}
 	}
 	if l.place.role != "" {
 		if err := setRole(ctx, tx, l.place.role); err != nil {
-			return entered{}, fmt.Errorf("daybook: projection %s: %w", l.Name, err)
+			return "", fmt.Errorf("daybook: projection %s: %w", l.Name, err)
 		}
 	}
 	if l.place.shadow {
 		// Rows and cursor are lost together, if at all, and the swap waits for all of it to be on disk.
 		if _, err := tx.Exec(ctx, "set local synchronous_commit = off"); err != nil {
-			return entered{}, fmt.Errorf("daybook: projection %s: set synchronous_commit: %w", l.Name, err)
+			return "", fmt.Errorf("daybook: projection %s: set synchronous_commit: %w", l.Name, err)
 		}
 	}
-	found, err := enter(ctx, tx, searchPath(l.place.schema), l.Name)
-	if err != nil {
-		return entered{}, fmt.Errorf("daybook: projection %s: %w", l.Name, err)
+	if l.place.live {
+		var version *int
+		if err := tx.QueryRow(ctx, liveVersionSQL, l.Name).Scan(&version); err != nil {
+			return "", fmt.Errorf("daybook: projection %s: read its version: %w", l.Name, err)
+		}
+		if err := l.suits(version); err != nil {
+			return "", err
+		}
 	}
-	if l.place.live && found.Version != nil && *found.Version != l.Version {
-		return entered{}, &VersionError{Projection: l.Name, Live: *found.Version, Built: l.Version}
+	if previous, err = pinPath(ctx, tx, searchPath(l.place.schema)); err != nil {
+		return "", fmt.Errorf("daybook: projection %s: %w", l.Name, err)
 	}
-	return found, nil
+	return previous, nil
+}
+
+// suits checks the version of the live tables, nil where they were never opened: it must be that of the fold.
+func (l *lane) suits(live *int) error {
+	if live != nil && *live != l.Version {
+		return &VersionError{Projection: l.Name, Live: *live, Built: l.Version}
+	}
+	return nil
 }
 
 // fold folds a batch that follows a position. Its error is a *FoldError, or one that passes.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-//go:embed sql/enter.sql
-var enterSQL string
+//go:embed sql/pin_path.sql
+var pinPathSQL string
 
 // quoted returns a name of one part or more, quoted.
 func quoted(parts ...string) string { return pgx.Identifier(parts).Sanitize() }
@@ -24,25 +24,21 @@ func searchPath(schema string) string {
 	return "pg_catalog, " + quoted(schema) + ", pg_temp"
 }
 
-// entered is what enter found.
-type entered struct {
-	Previous string
-	Path     string
-	// Version is that of the live tables; nil where the projection was never opened.
-	Version *int
-}
+// pinned is what pinning the search_path found and did.
+type pinned struct{ Previous, Path string }
 
-// enter pins the search_path for the rest of the transaction.
-func enter(ctx context.Context, tx pgx.Tx, path, projection string) (entered, error) {
-	rows, err := tx.Query(ctx, enterSQL, path, projection)
-	if err != nil {
-		return entered{}, fmt.Errorf("set the search_path: %w", err)
+// pinPath pins the search_path for the rest of the transaction, and returns what it was.
+func pinPath(ctx context.Context, tx pgx.Tx, path string) (previous string, err error) {
+	rows, err := tx.Query(ctx, pinPathSQL, path)
+	if err == nil {
+		var found pinned
+		found, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[pinned])
+		previous = found.Previous
 	}
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[entered])
 	if err != nil {
-		return entered{}, fmt.Errorf("set the search_path: %w", err)
+		return "", fmt.Errorf("set the search_path: %w", err)
 	}
-	return found, nil
+	return previous, nil
 }
 
 // foldTx is a transaction that its holder cannot end.

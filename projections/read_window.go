@@ -22,7 +22,7 @@ var readWindowSQL string
 // third of the time, and matters where all of a ledger is read.
 func readWindow(
 	ctx context.Context, db ledger.Querier, after ledger.Position, limit int, kinds []ledger.Kind,
-) (events []ledger.Event, through ledger.Position, err error) {
+) (_ []ledger.Event, through ledger.Position, err error) {
 	var texts []string
 	for _, kind := range kinds {
 		texts = append(texts, string(kind))
@@ -37,8 +37,9 @@ func readWindow(
 		rows.Close()
 		return ledger.Read(ctx, db, after, limit, kinds...)
 	}
+	events, kept := make([]ledger.Event, 0, limit), keeping{}
 	for through = after; rows.Next(); through++ {
-		event, err := eventOf(rows.RawValues())
+		event, err := eventOf(rows.RawValues(), &kept)
 		if err == nil && event.Position != through+1 {
 			err = fmt.Errorf("position %d follows %d; run daybook verify", event.Position, through)
 		}
@@ -70,26 +71,27 @@ func isBinary(rows pgx.Rows) bool {
 	return true
 }
 
-// eventOf takes an event out of a row in PostgreSQL's binary format; its ID is 0 where it was not wanted.
-func eventOf(values [][]byte) (event ledger.Event, err error) {
+// eventOf takes an event out of a row in PostgreSQL's binary format; its ID is 0 where it was not wanted. The row's own
+// memory is used again, so values are kept.
+func eventOf(values [][]byte, kept *keeping) (event ledger.Event, err error) {
 	r := rawRow{values: values}
 	event.Position = ledger.Position(r.bigint())
 	if event.ID = r.bigint(); event.ID == 0 {
 		return event, r.err
 	}
-	event.Kind = ledger.Kind(r.bytes())
+	event.Kind = ledger.Kind(kept.text(r.bytes()))
 	if job := r.bytes(); len(job) == len(event.JobID) {
 		event.JobID = uuid.UUID(job)
 	}
-	event.Scope = string(r.bytes())
+	event.Scope = kept.text(r.bytes())
 	if hash := r.bytes(); hash != nil {
 		if len(hash) != len(ledger.KeyHash{}) {
 			return event, errors.New("a stored key hash does not have 32 bytes")
 		}
-		event.KeyHash = new(ledger.KeyHash(hash))
+		event.KeyHash = kept.hash(ledger.KeyHash(hash))
 	}
 	event.KeyPreview = string(r.bytes())
-	event.Body = append([]byte(nil), r.bytes()...) // what it is taken from is used again
+	event.Body = kept.bytes(r.bytes())
 	event.RecordedAt, event.SequencedAt = r.instant(), r.instant()
 	return event, r.err
 }

@@ -14,7 +14,7 @@ import (
 
 // Defaults of a [RebuildConfig].
 const (
-	DefaultRebuildBatch = 10_000
+	DefaultRebuildBatch = 5_000
 	DefaultLockTimeout  = 200 * time.Millisecond
 	DefaultSwapTimeout  = time.Minute
 	DefaultMaxSlices    = 4

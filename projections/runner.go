@@ -102,7 +102,7 @@ func (r *Runner) Apply(ctx context.Context, tx pgx.Tx, from ledger.Cursor, throu
 		return nil
 	}
 	l := r.lane(from)
-	found, err := l.take(ctx, tx, through)
+	previous, err := l.take(ctx, tx, through)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r *Runner) Apply(ctx context.Context, tx pgx.Tx, from ledger.Cursor, throu
 		}
 		at = read
 	}
-	if _, err := enter(ctx, tx, found.Previous, l.Name); err != nil {
+	if _, err := pinPath(ctx, tx, previous); err != nil {
 		return fmt.Errorf("daybook: projection %s: %w", l.Name, err)
 	}
 	return nil

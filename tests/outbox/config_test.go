@@ -98,3 +98,33 @@ func TestProjectorConfig(t *testing.T) {
 		}
 	}
 }
+
+// group is a group in name only.
+type group struct {
+	outbox.RangeGroup
+
+	names []string
+}
+
+func (g group) Names() []string { return g.names }
+
+func TestGroupProjectorConfig(t *testing.T) {
+	t.Parallel()
+	config := outbox.ProjectorConfig{Pool: lazyPool(t, "1")}
+	if _, err := outbox.NewGroupProjector(config, group{names: []string{"one", "two"}}, group{names: []string{"three"}}); err != nil {
+		t.Error(err)
+	}
+	for want, groups := range map[string][]outbox.RangeGroup{
+		"no projection to run":       nil,
+		"a group has no projection":  {group{names: []string{"one"}}, group{}},
+		`""`:                         {group{names: []string{""}}},
+		`"one" is empty or there tw`: {group{names: []string{"one", "two"}}, group{names: []string{"three", "one"}}},
+	} {
+		if _, err := outbox.NewGroupProjector(config, groups...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v", want, err)
+		}
+	}
+	if _, err := outbox.NewGroupProjector(outbox.ProjectorConfig{}, group{names: []string{"one"}}); err == nil || !strings.Contains(err.Error(), "Pool") {
+		t.Errorf("without a pool: %v", err)
+	}
+}

@@ -55,6 +55,7 @@ type Bench struct {
 	made    []string // databases, to be dropped
 	clones  int
 	filled  string // the database with Options.Bindings expired bindings, once a case has made it
+	ledger  string // likewise the one with Options.Events events
 }
 
 // openBench finds or starts the server and migrates the templates.

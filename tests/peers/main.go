@@ -20,7 +20,12 @@ const databaseURLVariable = "DAYBOOK_BENCH_DATABASE_URL"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	var err error
+	if text := os.Getenv(workerVariable); text != "" {
+		err = runWorker(ctx, text, os.Stdout)
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
 	stop()
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -47,6 +52,8 @@ type Options struct {
 	Writers []int
 	// Bindings is how many expired bindings there are where it is their number that matters.
 	Bindings int64
+	// Events is how many events the ledger has where it is its length that matters.
+	Events int64
 	// JSON prints for programs.
 	JSON bool
 }
@@ -54,12 +61,15 @@ type Options struct {
 func parseOptions(args []string, stderr io.Writer) (Options, error) {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	o := Options{Rounds: 7, RoundTime: 1200 * time.Millisecond, Writers: []int{1, 8, 32}, Bindings: 10_000_000}
+	o := Options{
+		Rounds: 7, RoundTime: 1200 * time.Millisecond, Writers: []int{1, 8, 32}, Bindings: 10_000_000, Events: 10_000_000,
+	}
 	quick := flags.Bool("quick", false,
-		"a short run, to see that everything works: 3 rounds of 300ms and 200,000 bindings unless said otherwise")
+		"a short run, to see that everything works: 3 rounds of 300ms, 200,000 bindings and as many events unless said otherwise")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each contender of a case is measured; the median counts")
 	flags.DurationVar(&o.RoundTime, "round-time", o.RoundTime, "how long each round takes")
 	flags.Int64Var(&o.Bindings, "bindings", o.Bindings, "expired bindings, for the cases bindings and expired")
+	flags.Int64Var(&o.Events, "events", o.Events, "events of the long ledger, for the cases scale, memory and projecting/1M")
 	flags.BoolVar(&o.JSON, "json", false, "print JSON, with the rate of each round")
 	flags.Func("only", "`regexp` of the cases to run, as 'fresh/8' or '^batch'", func(s string) (err error) {
 		o.Only, err = regexp.Compile(s)
@@ -93,7 +103,10 @@ func parseOptions(args []string, stderr io.Writer) (Options, error) {
 	if *quick && !given["bindings"] {
 		o.Bindings = 200_000
 	}
-	if flags.NArg() > 0 || o.Rounds < 1 || o.RoundTime <= 0 || o.Bindings < fewBindings {
+	if *quick && !given["events"] {
+		o.Events = 200_000
+	}
+	if flags.NArg() > 0 || o.Rounds < 1 || o.RoundTime <= 0 || o.Bindings < fewBindings || o.Events < leastEvents {
 		return o, errUsage
 	}
 	return o, nil

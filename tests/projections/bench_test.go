@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybook-go/daybook/ledger"
+	"github.com/daybook-go/daybook/outbox"
 	"github.com/daybook-go/daybook/projections"
 	"github.com/daybook-go/daybook/tests/pgtest"
 )
@@ -195,5 +196,36 @@ func BenchmarkRebuild(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkProjector folds a backlog into all views, each in transactions of its own and all in one.
+func BenchmarkProjector(b *testing.B) {
+	db := pgtest.New(b)
+	fill(b, db, benchEvents, benchEvents)
+	var handlers []outbox.RangeHandler
+	for _, p := range projections.Builtin() {
+		handlers = append(handlers, runner(b, p))
+	}
+	config := outbox.ProjectorConfig{Pool: db.Pool}
+	for name, make := range map[string]func() (*outbox.Projector, error){
+		"apart":    func() (*outbox.Projector, error) { return outbox.NewProjector(config, handlers...) },
+		"together": func() (*outbox.Projector, error) { return outbox.NewGroupProjector(config, builtinGroup(b)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				startOver(b, db)
+				p, err := make()
+				if err != nil {
+					b.Fatal(err)
+				}
+				stop := run(b, p)
+				waitPlace(b, db, benchEvents, builtinGroup(b).Names()...)
+				if err := stop(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			report(b, benchEvents)
+		})
 	}
 }

@@ -24,9 +24,9 @@ func (a *app) projectCommand() *cobra.Command {
 		Short:   "Run the projections: keep the views up to date",
 		GroupID: groupAct,
 		Long: `Folds events into the views, all of them or the named ones, until it is interrupted; with --once up to what there is.
-Several may run at once: each event counts once.
+The ledger is read once for all of them. Several may run at once: each event counts once.
 
-A projection that cannot fold an event stops there, says so, and the others go on.`,
+A projection that cannot fold an event stops there, says so, and the others go on; one that is behind catches up by itself.`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			chosen, err := chosenProjections(names)
 			if err != nil {
@@ -40,11 +40,15 @@ A projection that cannot fold an event stops there, says so, and the others go o
 				}
 				runners = append(runners, runner)
 			}
+			group, err := projections.NewGroup(runners...)
+			if err != nil {
+				return err
+			}
 			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error {
 				if once {
-					return a.projectOnce(cmd.Context(), pool, runners)
+					return a.projectOnce(cmd.Context(), pool, group)
 				}
-				return a.project(cmd.Context(), pool, runners)
+				return a.project(cmd.Context(), pool, group)
 			})
 		},
 	}
@@ -52,13 +56,10 @@ A projection that cannot fold an event stops there, says so, and the others go o
 	return cmd
 }
 
-func (a *app) projectOnce(ctx context.Context, pool *pgxpool.Pool, runners []*projections.Runner) error {
-	group, err := projections.NewGroup(runners...)
-	if err != nil {
-		return err
-	}
+func (a *app) projectOnce(ctx context.Context, pool *pgxpool.Pool, group *projections.Group) error {
 	// What has come how far is worth knowing also where one has failed.
 	positions, failed := group.CatchUp(ctx, pool, 0)
+	var err error
 	if a.json {
 		err = show.Document(a.Stdout, struct {
 			Positions map[string]ledger.Position `json:"positions"`
@@ -74,17 +75,11 @@ func (a *app) projectOnce(ctx context.Context, pool *pgxpool.Pool, runners []*pr
 	return err
 }
 
-func (a *app) project(ctx context.Context, pool *pgxpool.Pool, runners []*projections.Runner) error {
-	var handlers []outbox.RangeHandler
-	var names []string
-	for _, runner := range runners {
-		handlers = append(handlers, runner)
-		names = append(names, runner.Name())
-	}
-	projector, err := outbox.NewProjector(outbox.ProjectorConfig{
+func (a *app) project(ctx context.Context, pool *pgxpool.Pool, group *projections.Group) error {
+	projector, err := outbox.NewGroupProjector(outbox.ProjectorConfig{
 		Pool:   pool,
 		Logger: slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}, handlers...)
+	}, group)
 	if err != nil {
 		return err
 	}
@@ -92,7 +87,7 @@ func (a *app) project(ctx context.Context, pool *pgxpool.Pool, runners []*projec
 	if err := pool.Ping(ctx); err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	fmt.Fprintf(a.Stderr, "projecting %s until interrupted\n", strings.Join(names, ", "))
+	fmt.Fprintf(a.Stderr, "projecting %s until interrupted\n", strings.Join(group.Names(), ", "))
 	if err := projector.Run(ctx); err != nil {
 		return &failure{code: ExitFailure, message: err.Error(), hint: "everything before that position is projected", cause: err}
 	}
