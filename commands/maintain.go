@@ -34,7 +34,8 @@ type Maintained struct {
 // binding.expired for each, and prunes finished jobs after their retention. It works in short transactions that pass
 // over whatever somebody holds, batch after batch until nothing is left, so that one pass keeps pace with any backlog.
 // After each batch of bindings it rests for as long as that took, up to 50 ms.
-// Any number of processes may run it at once. On error it returns what was done.
+// Any number of processes may run it at once. On error it returns what was done, and the next call goes on from there: a loop
+// around it waits and calls it again where [ledger.MayPass] says so, or where the answer was lost, see [CallError].
 func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintained, error) {
 	if q.pool == nil {
 		return Maintained{}, errNoPool

@@ -46,6 +46,7 @@ func TestTool(t *testing.T) {
 		"rebuild":                   testRebuildCommand,
 		"jobs":                      testJobs,
 		"maintain":                  testMaintain,
+		"server restarts":           testServerRestart,
 		"project":                   testProject,
 		"no key is ever written":    testNoKeys,
 		"dev":                       testDev,

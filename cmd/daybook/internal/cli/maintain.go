@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/daybook-go/daybook/cmd/daybook/internal/show"
 	"github.com/daybook-go/daybook/commands"
+	"github.com/daybook-go/daybook/ledger"
 )
 
 func (a *app) maintainCommand() *cobra.Command {
@@ -21,16 +24,14 @@ func (a *app) maintainCommand() *cobra.Command {
 		Use:     "maintain",
 		Short:   "Take back expired leases, remove expired bindings, prune finished jobs",
 		GroupID: groupAct,
-		Long: `Does one whole pass of upkeep and exits; with --every it goes on until it is interrupted, one pass after each interval.
+		Long: `Does one whole pass of upkeep and exits; with --every it goes on until it is interrupted, one pass after each interval,
+and where the database goes away meanwhile it waits and tries again.
+
 It works in short transactions that pass over whatever somebody holds. Several may run at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withPool(cmd.Context(), func(pool *pgxpool.Pool) error {
-				queue, err := commands.NewQueue(commands.Config{Pool: pool})
-				if err != nil {
-					return err
-				}
-				return a.maintain(cmd.Context(), queue, options, every)
+				return a.maintain(cmd.Context(), pool, options, every)
 			})
 		},
 	}
@@ -40,22 +41,51 @@ It works in short transactions that pass over whatever somebody holds. Several m
 	return cmd
 }
 
-func (a *app) maintain(ctx context.Context, queue *commands.Queue, options commands.MaintainOptions, every time.Duration) error {
+func (a *app) maintain(ctx context.Context, pool *pgxpool.Pool, options commands.MaintainOptions, every time.Duration) error {
+	queue, err := commands.NewQueue(commands.Config{Pool: pool})
+	if err != nil {
+		return err
+	}
+	// A database that is not there is an error now, and not one to be retried for ever.
+	if err := pool.Ping(ctx); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
 	for {
-		done, err := queue.Maintain(ctx, options)
+		done, failed := queue.Maintain(ctx, options)
 		// Of a pass that failed, too: what was done is done.
-		if shown := a.showMaintained(done); err == nil {
-			err = shown
+		if done != (commands.Maintained{}) || failed == nil {
+			if err := a.showMaintained(done); err != nil {
+				return errors.Join(failed, err)
+			}
 		}
-		if err != nil || every <= 0 {
-			return err
+		if every <= 0 {
+			return failed
+		}
+		pause := every
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case failed != nil && !isPassing(failed):
+			return failed
+		case failed != nil:
+			pause = min(every, maintainRetry)
+			a.logger().Warn("daybook: a pass of upkeep failed, trying again", slog.Any("error", failed))
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(every):
+			return nil
+		case <-time.After(pause):
 		}
 	}
+}
+
+// maintainRetry is the longest pause after a pass that failed.
+const maintainRetry = 5 * time.Second
+
+// isPassing says whether the next pass may be luckier: a pass whose answer was lost is none that PostgreSQL refused.
+func isPassing(err error) bool {
+	var call *commands.CallError
+	return ledger.MayPass(err) || errors.As(err, &call) && call.Unknown
 }
 
 func (a *app) showMaintained(done commands.Maintained) error {
