@@ -53,7 +53,8 @@ func NewRelay(config RelayConfig) (*Relay, error) {
 //
 // Where the broker is away Run waits, tries again with growing pauses, and goes on when it is back; likewise where the
 // database is away. While another process works under the same name, Run stands by and takes over when that one ends
-// or is not heard of for the time of a lease.
+// or is not heard of for the time of a lease. A Run that is replaced so stops publishing, does not move the cursor any
+// more, and stands by.
 //
 // It returns an error where going on is of no use: a [*ledger.EpochError] after a restore, or whatever the database
 // refuses. Run can be called again, not twice at once.

@@ -87,7 +87,8 @@ type RelayConfig struct {
 	// Lease is how long a relay of this name stands by after the working one was last heard of. That one says so every
 	// third of it, and releases the relay when it ends. At least 30 ms; default 30 s.
 	Lease time.Duration
-	// CloseGrace is how long Run waits, once its context has ended, for messages that are being published. Default 5 s.
+	// CloseGrace is how long Run waits, once its context has ended or its lease is lost, for messages that are being
+	// published. Default 5 s.
 	CloseGrace time.Duration
 	// PollOnly makes the Relay do without LISTEN; see Config.PollOnly.
 	PollOnly bool

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,6 +20,9 @@ import (
 type page struct {
 	*relayRun
 	sender sender
+	// gate and source are the run's as they were when the page began: who is left behind in it must not touch a later one's.
+	gate   *gate
+	source Source
 	// ready holds the chains that nobody works at and that need not wait. It has room for all.
 	ready chan *chain
 	stop  context.CancelFunc // ends the work on it
@@ -49,7 +53,7 @@ type placed struct {
 }
 
 // publishPage publishes the events of a page and returns the position up to which everything is published or parked: the
-// page's end, or less where it ended early, with the reason.
+// page's end, or less where it ended early, with the reason. Where the lease is lost that is where the page began.
 func (r *relayRun) publishPage(ctx, held context.Context, events []ledger.Event, through ledger.Position) (ledger.Position, error) {
 	chains, err := r.chains(held, events)
 	if err != nil {
@@ -65,6 +69,8 @@ func (r *relayRun) publishPage(ctx, held context.Context, events []ledger.Event,
 	p := &page{
 		relayRun: r,
 		sender:   sender{publisher: r.config.Publisher, topic: r.config.Topic, format: r.config.Format, poison: r.config.Poison},
+		gate:     r.gate,
+		source:   r.source,
 		ready:    make(chan *chain, len(chains)),
 		stop:     stop,
 		inFlight: inFlight,
@@ -86,7 +92,7 @@ func (r *relayRun) publishPage(ctx, held context.Context, events []ledger.Event,
 	}()
 	select {
 	case <-stopped:
-	case <-ctx.Done():
+	case <-held.Done():
 		// A publisher may hang, and nothing but its own time-out ends it. Such a worker is left behind: it publishes
 		// nothing more, and nobody asks it any more.
 		timer := time.NewTimer(r.config.CloseGrace)
@@ -94,8 +100,13 @@ func (r *relayRun) publishPage(ctx, held context.Context, events []ledger.Event,
 		select {
 		case <-stopped:
 		case <-timer.C:
-			r.config.Logger.Warn("daybook: the relay ends while messages are being published; they come again")
+			r.gate = &gate{longest: r.config.MaxBackOff} // whoever hangs may be the one that tries the end of an outage
+			r.config.Logger.Warn("daybook: the relay stops while messages are being published; they come again")
 		}
+	}
+	if err := context.Cause(held); errors.Is(err, errLeaseLost) {
+		// The cursor is the other one's to move.
+		return r.cursor.Position, err
 	}
 	return p.conclude(held, events, through)
 }

@@ -184,6 +184,83 @@ func TestEndWhilePublisherHangs(t *testing.T) {
 	}
 }
 
+// hanging is a publisher that hangs in the first attempts at some positions, and acknowledges all else.
+type hanging struct {
+	from, through ledger.Position
+	free          chan struct{}
+
+	mu   sync.Mutex
+	hung map[ledger.Position]context.Context // of the messages
+	got  []ledger.Position
+}
+
+func (h *hanging) Publish(_ string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		a, err := outbox.AttributesOf(msg)
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		hangs := a.Position >= h.from && a.Position <= h.through && h.hung[a.Position] == nil
+		if hangs {
+			h.hung[a.Position] = msg.Context()
+		} else {
+			h.got = append(h.got, a.Position)
+		}
+		h.mu.Unlock()
+		if hangs {
+			<-h.free
+		}
+	}
+	return nil
+}
+
+func (*hanging) Close() error { return nil }
+
+// abandoned says whether all of them hang, or hung, and nobody waits for them any more; waited whether they hang at all.
+func (h *hanging) abandoned() (waited, abandoned bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	waited = len(h.hung) == int(h.through-h.from+1)
+	abandoned = waited
+	for _, ctx := range h.hung {
+		abandoned = abandoned && ctx.Err() != nil
+	}
+	return waited, abandoned
+}
+
+// A relay whose lease is lost while its publisher hangs, in every lane, stops waiting for it, leaves the cursor to the other
+// one, and is ready to take over again.
+func TestLeaseIsLostWhilePublisherHangs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	const lanes, events = 4, 30
+	appendEvents(t, db, events, 0)
+	p := &hanging{from: 11, through: 10 + lanes, free: make(chan struct{}), hung: map[ledger.Position]context.Context{}}
+	defer close(p.free)
+	// A lease that is not lost by being slow.
+	start(t, outbox.RelayConfig{
+		Pool: db.Pool, Publisher: p, Lanes: lanes, PageSize: events, Lease: 1500 * time.Millisecond, CloseGrace: time.Millisecond,
+	})
+	pgtest.WaitFor(t, patience, func() bool { waited, _ := p.abandoned(); return waited }, "every lane hangs")
+	db.Exec(t, `update daybook.relay_lease set holder = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 hour'`)
+	pgtest.WaitFor(t, patience, func() bool { _, abandoned := p.abandoned(); return abandoned }, "the relay stops waiting")
+	if at := cursorAt(t, db, "test"); at != 0 {
+		t.Errorf("the cursor is at %d, and not the relay's any more", at)
+	}
+	db.Exec(t, `delete from daybook.relay_lease`)
+	waitCursor(t, db, "test", events)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slices.Sort(p.got)
+	want := append(series(1, 10), series(1, events)...)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, p.got); diff != "" {
+		t.Errorf("acknowledged (-want +got):\n%s", diff)
+	}
+}
+
 // The broker goes away in the midst, for longer than an event would be tried, and comes back.
 func TestBrokerAway(t *testing.T) {
 	t.Parallel()
