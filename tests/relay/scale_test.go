@@ -1,8 +1,10 @@
 package relay_test
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,35 +15,39 @@ import (
 	"github.com/daybook-go/daybook/tests/pgtest"
 )
 
-// With a broker that takes its time for each message, lanes count. Both relays have the same work, so the ratio of their
-// times says it. At 1 ms it is about 18 on an idle machine; 3 ms keep the race detector's own cost out of it.
-func TestLanesSaveTime(t *testing.T) {
+// A broker that acknowledges nothing until as many messages are under way as there are lanes gets that many at once, with one
+// lane and with all; never more, and never two of one key, which the broker of these tests looks after.
+func TestLanesPublishAtOnce(t *testing.T) {
+	t.Parallel()
 	db := pgtest.New(t)
 	const events = 600
 	appendEvents(t, db, events, 200)
-	if _, err := ledger.Sequence(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	took := func(name string, lanes int) time.Duration {
+	for _, lanes := range []int{1, outbox.DefaultLanes} {
 		b := newBroker(t)
+		full := make(chan struct{}) // closed when every lane has a message
+		var arrived atomic.Int64
 		b.deliver = func(string, *message.Message, outbox.Attributes) error {
-			time.Sleep(3 * time.Millisecond)
+			if arrived.Add(1) == int64(lanes) {
+				close(full)
+			}
+			select {
+			case <-full:
+			case <-time.After(patience):
+				t.Errorf("with %d lanes there are never as many messages under way", lanes)
+			}
 			return nil
 		}
-		began := time.Now()
+		name := fmt.Sprint("lanes-", lanes)
 		r := start(t, outbox.RelayConfig{Pool: db.Pool, Publisher: b, Name: name, Lanes: lanes})
 		waitCursor(t, db, name, events)
-		elapsed := time.Since(began)
 		r.end()
 		b.checkComplete(t, events)
-		return elapsed
-	}
-	one := took("one", 1)
-	many := took("many", outbox.DefaultLanes)
-	t.Logf("one lane %.0f events/s, %d lanes %.0f events/s: %.1f times as fast",
-		events/one.Seconds(), outbox.DefaultLanes, events/many.Seconds(), one.Seconds()/many.Seconds())
-	if many > one/5 {
-		t.Errorf("%d lanes took %v, one took %v: less than five times as fast", outbox.DefaultLanes, many, one)
+		if b.most != lanes {
+			t.Errorf("%d messages were under way at once with %d lanes", b.most, lanes)
+		}
+		if b.count() != events {
+			t.Errorf("%d messages for %d events", b.count(), events)
+		}
 	}
 }
 
