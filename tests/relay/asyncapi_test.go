@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	_ "embed" // AsyncAPI's schema
 	"encoding/json"
 	"strings"
 	"testing"
@@ -121,6 +122,59 @@ func resolves(value any, reference string) bool {
 		}
 	}
 	return true
+}
+
+// asyncAPISchema is AsyncAPI's own JSON Schema of its documents, unchanged, from the npm package @asyncapi/specs 6.11.1.
+//
+//go:embed testdata/asyncapi-3.0.0/schema.json
+var asyncAPISchema []byte
+
+// The document is one by AsyncAPI's own schema, which refuses what is not.
+func TestAsyncAPIIsValid(t *testing.T) {
+	t.Parallel()
+	schema := compile(t, "http://asyncapi.com/definitions/3.0.0/asyncapi.json", asyncAPISchema, "")
+	text, _ := document(t)
+	if err := validate(schema, text); err != nil {
+		t.Errorf("%v", err)
+	}
+	for what, damage := range map[string]func(document map[string]any){
+		"a version that does not exist": func(d map[string]any) { d["asyncapi"] = "3.0" },
+		"no title":                      func(d map[string]any) { delete(member(t, d, "info"), "title") },
+		"an action that is none":        func(d map[string]any) { member(t, d, "operations", "send.all")["action"] = "publish" },
+		"an operation without channel":  func(d map[string]any) { delete(member(t, d, "operations", "send.all"), "channel") },
+		"an address that is a number":   func(d map[string]any) { member(t, d, "channels", "all")["address"] = 1 },
+		"a member that nobody knows":    func(d map[string]any) { member(t, d, "channels", "job.failed")["topic"] = "t" },
+		"headers that are no schema":    func(d map[string]any) { member(t, d, "components", "schemas", "headers")["type"] = "map" },
+		"a body's schema that is none": func(d map[string]any) {
+			member(t, d, "components", "schemas", "job.failed")["required"] = "v"
+		},
+	} {
+		var damaged map[string]any
+		if err := json.Unmarshal(text, &damaged); err != nil {
+			t.Fatal(err)
+		}
+		damage(damaged)
+		text, err := json.Marshal(damaged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if validate(schema, text) == nil {
+			t.Errorf("a document with %s is taken for one", what)
+		}
+	}
+}
+
+// member returns the object that lies at a path.
+func member(t *testing.T, object map[string]any, path ...string) map[string]any {
+	t.Helper()
+	for _, name := range path {
+		inner, ok := object[name].(map[string]any)
+		if !ok {
+			t.Fatalf("the document has no object at %q", path)
+		}
+		object = inner
+	}
+	return object
 }
 
 // documentSchemas returns the schemas of bodies as the document has them.
