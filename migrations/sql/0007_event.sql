@@ -27,6 +27,9 @@ create index event_timeline
         job_id uuid_bloom_ops (n_distinct_per_range = 1500)
     )
     with (pages_per_range = 32, autosummarize = off);
+-- An index made on an empty table begins with a summary of the first range, which each insert there would make and compress
+-- anew: more work than all the rest of an enqueue. Without one the first range is like every other, summarised once full.
+select brin_desummarize_range('daybook.event_timeline', 0);
 
 -- Place in the ledger: dense, assigned after commit.
 create table daybook.ledger_order (

@@ -148,3 +148,17 @@ func TestSequenceTouchesALateTransactionOnce(t *testing.T) {
 	}
 	wantSound(t, db.Pool)
 }
+
+// Appending writes nothing into the timeline's summary of a range that is not full: it would be made anew by each insert.
+func TestFirstRangeIsSummarisedLater(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	fill(t, db, 1)
+	var summarised int
+	if err := db.Pool.QueryRow(t.Context(), `select brin_summarize_new_values('daybook.event_timeline')`).Scan(&summarised); err != nil {
+		t.Fatal(err)
+	}
+	if summarised != 1 {
+		t.Errorf("%d ranges had no summary; the first should have had none", summarised)
+	}
+}
