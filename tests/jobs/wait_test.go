@@ -151,6 +151,17 @@ func TestClockIsReadAfterTheLock(t *testing.T) {
 			w.wantFresh(a, 2*time.Second)
 			diff(t, "due", noon.Add(5*time.Second), jobOf(t, w.db.Pool, a.result.JobID).RunAt)
 		})
+		t.Run(name+"never bound, two secrets, rolled back", func(t *testing.T) {
+			w := newWaiting(t)
+			w.queue = ring(t, w.db, "2", "1")
+			o := idempotent("k", `1`, 2*time.Second)
+			a := w.during(func(tx commands.Tx) { w.decideTx(tx, o, commands.OutcomeAccepted) },
+				o, batch, noon.Add(3*time.Second), endRollback)
+			w.wantFresh(a, 2*time.Second)
+			diff(t, "due", noon.Add(3*time.Second), jobOf(t, w.db.Pool, a.result.JobID).RunAt)
+			diff(t, "rows that bind the key until then", int64(2), query1[int64](t, w.db.Pool,
+				"select count(*) from daybook.binding where bound_at = $1 and expires_at = $2", a.result.BoundAt, a.result.ExpiresAt))
+		})
 		t.Run(name+"accepted, committed, and expired since", func(t *testing.T) {
 			w := newWaiting(t)
 			a := w.during(func(tx commands.Tx) { w.decideTx(tx, throttled("k", `1`, 2*time.Second), commands.OutcomeAccepted) },
@@ -186,11 +197,19 @@ func TestWaitForAnAcceptance(t *testing.T) {
 		{"debounce", debounced("k", `1`, commands.Debounce{Window: time.Hour}), commands.OutcomeReplaced},
 	} {
 		for _, batch := range []bool{false, true} {
-			for _, end := range []func(fataler, txEnd){endCommit, endRollback} {
-				t.Run(test.name, func(t *testing.T) {
+			for _, ended := range []struct {
+				name    string
+				how     func(fataler, txEnd)
+				want    commands.EnqueueOutcome
+				boundAt time.Time
+			}{
+				{"committed", endCommit, test.want, noon},
+				{"rolled back", endRollback, commands.OutcomeAccepted, noon.Add(time.Second)},
+			} {
+				t.Run(test.name+"/"+ended.name, func(t *testing.T) {
 					w := newWaiting(t)
 					a := w.during(func(tx commands.Tx) { w.decideTx(tx, test.request, commands.OutcomeAccepted) },
-						test.request, batch, noon.Add(time.Second), end)
+						test.request, batch, noon.Add(time.Second), ended.how)
 					if a.err != nil {
 						t.Fatal(a.err)
 					}
@@ -198,11 +217,8 @@ func TestWaitForAnAcceptance(t *testing.T) {
 						t.Fatalf("%d jobs of one key", rows)
 					}
 					diff(t, "the job", query1[uuid.UUID](t, w.db.Pool, "select job_id from daybook.binding"), a.result.JobID)
-					if a.result.BoundAt.Equal(noon) {
-						wantOutcome(t, a.result, test.want)
-					} else {
-						wantOutcome(t, a.result, commands.OutcomeAccepted)
-					}
+					wantOutcome(t, a.result, ended.want)
+					diff(t, "bound at", ended.boundAt, a.result.BoundAt)
 				})
 			}
 		}

@@ -64,8 +64,20 @@ func mutations() []mutation {
 		},
 		{
 			name: "old clock after a wait", rule: "who waited three seconds gets her window from after the wait", version: 16,
+			before: "where c.at - v_now <= interval '10 milliseconds'",
+			after:  "where true",
+			pkg:    jobs, run: "TestClockIsReadAfterTheLock",
+		},
+		{
+			name: "old clock after a wait, rotation", rule: "who waited three seconds gets her window from after the wait", version: 16,
 			before: "exit when daybook.clock() - v_now <= interval '10 milliseconds';",
 			after:  "exit;",
+			pkg:    jobs, run: "TestClockIsReadAfterTheLock",
+		},
+		{
+			name: "old clock after a wait, batch", rule: "who waited three seconds gets her window from after the wait", version: 17,
+			before: "if daybook.clock() - v_now > c_claim_age then",
+			after:  "if false then",
 			pkg:    jobs, run: "TestClockIsReadAfterTheLock",
 		},
 		{
