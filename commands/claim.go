@@ -20,7 +20,7 @@ var (
 // Bounds of a claim.
 const (
 	MaxWorkerBytes = 200
-	// MaxClaim is how many jobs one call claims or finishes.
+	// MaxClaim is how many jobs one call claims, heartbeats, completes or takes back.
 	MaxClaim = 10_000
 	// MinLease and MaxLease bound how long a worker may hold a job without a heartbeat.
 	MinLease = time.Millisecond
@@ -69,7 +69,8 @@ type ClaimedJob struct {
 // passed are never given out; those among the next hundred are cancelled. Fewer than Limit, or none, means that no more
 // are ready.
 //
-// It runs in a transaction of its own.
+// It runs in a transaction of its own. Out of bounds it returns an [*InvalidRequestError], otherwise a [*CallError]; one
+// whose Unknown is true may have claimed jobs that nobody will work on until their leases run out.
 func (q *Queue) ClaimJobs(ctx context.Context, options ClaimOptions) ([]ClaimedJob, error) {
 	if q.pool == nil {
 		return nil, errNoPool
@@ -129,8 +130,14 @@ func (q *Queue) ClaimJobs(ctx context.Context, options ClaimOptions) ([]ClaimedJ
 	return jobs, nil
 }
 
-// HeartbeatJobs extends the lease of each claim and says for each whether it still holds, and until when all that hold
-// are held now. A claim that does not hold any more has lost its job: stop working on it.
+// HeartbeatJobs extends the lease of each claim to now + lease and says for each, in the order given, whether it still
+// holds, and until when all that hold are held now, by the database's clock, in UTC. A claim that does not hold any more has
+// lost its job: stop working on it. A lease that has run out, but was not taken back yet, is extended like any other.
+//
+// The lease is 1 ms–24 h, truncated to milliseconds; there is no default. There are at most 10,000 claims ([MaxClaim]). The
+// same claim twice is answered twice and extended once; of no claims the answer is nil and the zero time. It appends no event,
+// waits for whoever holds a row, and runs in a transaction of its own. Out of bounds it returns an [*InvalidRequestError],
+// otherwise a [*CallError]; in both cases no claim may be taken to hold.
 func (q *Queue) HeartbeatJobs(ctx context.Context, lease time.Duration, claims ...Claim) (held []bool, until time.Time, err error) {
 	if q.pool == nil {
 		return nil, time.Time{}, errNoPool

@@ -17,9 +17,10 @@ import (
 type InvalidRequestError struct {
 	// Ordinal is the request's place in the batch, from 0; 0 for a single request.
 	Ordinal int
-	// Field is the field's name as in event bodies: type, payload, queue, priority, concurrency_key, tags,
+	// Field is the field's name. Of an enqueue, as in event bodies: type, payload, queue, priority, concurrency_key, tags,
 	// attempt_budget, retry_policy, run_at, deadline, execution_timeout, mode, key, scope, ttl, window, max_wait,
-	// schedule.
+	// schedule. Of the other calls: worker, limit, lease, claims, actor, reason, request_id, key_digest, batch_size,
+	// retention.
 	Field string
 	// Problem is what is wrong with it, with the bound, and nothing of the value.
 	Problem string
@@ -96,10 +97,12 @@ func (e *EnqueueManyConflictError) Unwrap() []error {
 }
 
 // CallError says that a call did not get its answer: a time-out, a lost connection, a cancelled context, a
-// serialization failure. It wraps the cause: errors.As finds a *pgconn.PgError, errors.Is a context's error. The
-// caller's transaction cannot go on.
+// serialization failure. It wraps the cause: errors.As finds a *pgconn.PgError, errors.Is a context's error. A
+// transaction of the caller's in which the call was made cannot go on; roll it back.
 type CallError struct {
-	// Op is the call: "enqueue", "enqueue many", "record rejection".
+	// Op is the call: "enqueue", "enqueue many", "record rejection", "claim jobs", "heartbeat jobs", "complete jobs",
+	// "fail job", "cancel job", "run job now", "release key", "purge", "redrive", "list failed jobs" (of RedriveJobs),
+	// "expire leases", "expire bindings", "prune jobs" (of Maintain).
 	Op string
 	// Unknown is true where the call ran in a transaction of its own and the answer was lost after PostgreSQL may
 	// have committed. Repeat the request with its key to learn what was decided.

@@ -20,8 +20,13 @@ var (
 // worker, or it was cancelled. Nothing was changed.
 var ErrStaleClaim = errors.New("daybook: the claim is stale: the job has another fence or is not active")
 
-// CompleteJobs ends jobs as succeeded and says for each claim whether it did; false is a stale claim, which changes
-// nothing. It appends job.succeeded for each, and runs in a transaction of its own.
+// CompleteJobs ends jobs as succeeded and says for each claim, in the order given, whether it did; false is a stale claim,
+// which changes nothing and holds up no other. It appends job.succeeded for each job that it ends.
+//
+// There are at most 10,000 claims ([MaxClaim]). The same claim twice is answered twice and ends its job once; given again
+// in a later call it is stale, also after a [*CallError] whose Unknown is true. Of no claims the answer is nil. It waits for
+// whoever holds a row, and runs in a transaction of its own. More claims are an [*InvalidRequestError], anything else a
+// [*CallError].
 func (q *Queue) CompleteJobs(ctx context.Context, claims ...Claim) ([]bool, error) {
 	if q.pool == nil {
 		return nil, errNoPool
@@ -30,7 +35,8 @@ func (q *Queue) CompleteJobs(ctx context.Context, claims ...Claim) ([]bool, erro
 }
 
 // CompleteJobsTx is [Queue.CompleteJobs] in the caller's transaction: what the job did and that it is done commit
-// together. Roll back where a claim turns out stale.
+// together. A stale claim leaves the transaction usable: roll back all the same, or what the job did is committed although
+// another worker does it again.
 func (q *Queue) CompleteJobsTx(ctx context.Context, tx Tx, claims ...Claim) ([]bool, error) {
 	return q.completeJobs(ctx, tx, false, claims)
 }
@@ -59,7 +65,8 @@ type Failure struct {
 
 // FailJob ends an attempt as failed. Whether there is another, and when, PostgreSQL decides from the job's attempt
 // budget and retry policy. It appends job.attempt_failed or job.failed. The text is kept on the job, cut to 2,000
-// characters, and never in an event. It returns [ErrStaleClaim] where the claim does not hold any more.
+// characters, and never in an event; what PostgreSQL cannot store of it is replaced. It returns [ErrStaleClaim] where the
+// claim does not hold any more, and otherwise a [*CallError]. It runs in a transaction of its own.
 func (q *Queue) FailJob(ctx context.Context, claim Claim, text string) (Failure, error) {
 	if q.pool == nil {
 		return Failure{}, errNoPool
@@ -67,7 +74,7 @@ func (q *Queue) FailJob(ctx context.Context, claim Claim, text string) (Failure,
 	return q.failJob(ctx, poolTx{q.pool}, true, claim, text)
 }
 
-// FailJobTx is [Queue.FailJob] in the caller's transaction.
+// FailJobTx is [Queue.FailJob] in the caller's transaction, which [ErrStaleClaim] leaves usable.
 func (q *Queue) FailJobTx(ctx context.Context, tx Tx, claim Claim, text string) (Failure, error) {
 	return q.failJob(ctx, tx, false, claim, text)
 }
@@ -90,8 +97,9 @@ func (q *Queue) failJob(ctx context.Context, tx Tx, own bool, claim Claim, text 
 	return failure, nil
 }
 
-// ExpireLeases takes back at most limit jobs whose lease has run out (1–10,000): to the next worker, or to failed where
-// no attempt is left. It returns how many. [Queue.Maintain] calls it.
+// ExpireLeases takes back at most limit jobs (1–10,000, no default) whose lease has run out: to the next worker, or to
+// failed where no attempt is left. It returns how many. It passes over jobs that somebody holds, and runs in a transaction
+// of its own. [Queue.Maintain] calls it until none is left.
 func (q *Queue) ExpireLeases(ctx context.Context, limit int) (int, error) {
 	if q.pool == nil {
 		return 0, errNoPool

@@ -18,9 +18,10 @@ var (
 
 // MaintainOptions says how upkeep is done.
 type MaintainOptions struct {
-	// Retention is how long a finished job is kept: 0–3,650 days; default 30 days. A negative one prunes at once.
+	// Retention is how long a finished job is kept: at most 3,650 days, truncated to milliseconds. 0 is the default, 30 days;
+	// a negative one prunes at once. A job whose key is bound is kept until the key is free.
 	Retention time.Duration
-	// BatchSize is how many rows one transaction takes: 1–10,000; default 500.
+	// BatchSize is how many rows one transaction takes: 1–10,000; 0 is the default, 500.
 	BatchSize int
 }
 
@@ -34,8 +35,11 @@ type Maintained struct {
 // binding.expired for each, and prunes finished jobs after their retention. It works in short transactions that pass
 // over whatever somebody holds, batch after batch until nothing is left, so that one pass keeps pace with any backlog.
 // After each batch of bindings it rests for as long as that took, up to 50 ms.
-// Any number of processes may run it at once. On error it returns what was done, and the next call goes on from there: a loop
-// around it waits and calls it again where [ledger.MayPass] says so, or where the answer was lost, see [CallError].
+// Any number of processes may run it at once.
+//
+// Out of bounds it returns an [*InvalidRequestError] before it does anything; otherwise a [*CallError], or the context's
+// error, with what was done until then. The next call goes on from there: a loop around it waits and calls it again where
+// [ledger.MayPass] says so, or where the answer was lost, see [CallError].
 func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintained, error) {
 	if q.pool == nil {
 		return Maintained{}, errNoPool

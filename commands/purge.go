@@ -31,13 +31,17 @@ func (e *RequestIDConflictError) Error() string {
 	return fmt.Sprintf("daybook: %s: request ID %q was used before with another %s", e.Op, e.RequestID, strings.Join(e.Fields, ", "))
 }
 
-// Purge removes the jobs of a queue that are scheduled or ready and were accepted before it was first asked for, and
+// Purge removes the jobs of a queue that are scheduled or ready and were accepted by when it was first asked for, and
 // releases their keys at once. Each job's purge is appended as job.purged, each key's release as binding.released. It
 // returns how many jobs this purge has removed in all.
 //
 // It works in batches, each in a transaction of its own; after an error call it again with the same request ID, and it
 // goes on. The same request ID after the end returns the same number and does nothing. With another queue, actor or
 // reason it is a [*RequestIDConflictError].
+//
+// The queue, 1–200 bytes, is required: there is no default, so that none is purged by an omission. The request ID is 1–200
+// bytes ([MaxRequestIDBytes]), required. Out of bounds it returns an [*InvalidRequestError] before it does anything;
+// otherwise a [*CallError], with the number of jobs removed so far.
 func (q *Queue) Purge(ctx context.Context, queue string, act Act, requestID string) (int64, error) {
 	if q.pool == nil {
 		return 0, errNoPool

@@ -17,8 +17,10 @@ type lagMetrics struct {
 	sequencingAge, readerAge, parkedAge, gapAge, runnerAge metric.Float64ObservableGauge
 }
 
-// RegisterLagMetrics makes gauges of what [ReadStatus] tells, each time that metrics are collected. Any exporter will do, for
-// example that for Prometheus, which makes of daybook.reader.lag daybook_reader_lag_events.
+// RegisterLagMetrics makes gauges of what [ReadStatus] tells, each time that metrics are collected. Any exporter will do.
+// OpenTelemetry's for Prometheus puts _ for each dot and leaves out the units in braces, so that daybook.reader.lag is
+// daybook_reader_lag there; the ages, in seconds, get _seconds: daybook.reader.age is daybook_reader_age_seconds,
+// daybook.runner.beat_age is daybook_runner_beat_age_seconds.
 //
 //	daybook.committed      {event}     events that have committed
 //	daybook.sequenced      {position}  the last position given
