@@ -103,9 +103,9 @@ func testOperator(t *testing.T, d daybook) {
 	}
 }
 
-// TestStatusOfGaps: a transaction that has drawn an id and not ended holds a gap, and is told with pid and age, also when
-// it is prepared. An operator sees pid and database, and no more.
-func TestStatusOfGaps(t *testing.T) {
+// testStatusOfGaps: a transaction that has drawn an id and not ended holds a gap, and is told with pid, age and the start
+// of its query, also when it is prepared. An operator sees pid and database, and no more.
+func testStatusOfGaps(t *testing.T, d daybook) {
 	// A cluster of its own: the oldest transaction of a shared one may be somebody else's.
 	cluster := pgtest.NewCluster(t, map[string]string{"max_prepared_transactions": "1", "autovacuum": "off", "fsync": "off"})
 	db := cluster.New(t)
@@ -158,6 +158,28 @@ func TestStatusOfGaps(t *testing.T) {
 	}
 	if operator.Age != 0 || operator.State != "" {
 		t.Errorf("got %+v: an operator may not know", operator)
+	}
+
+	anonymous := strings.NewReplacer(fmt.Sprintf("process %d", pid), "process PID", "xid "+h.XID, "xid XID", db.Name, "DATABASE")
+	text := withoutAges(d.ok(t, call{args: []string{"status"}, url: db.URL}))
+	golden(t, "status-gap", anonymous.Replace(text))
+	text = withoutAges(d.ok(t, call{args: []string{"status"}, url: db.RoleURL("daybook_operator")}))
+	golden(t, "status-gap-operator", anonymous.Replace(text))
+	var report struct {
+		Gaps struct {
+			Holder struct {
+				PID        int32      `json:"pid"`
+				Age        *float64   `json:"age_seconds"`
+				QueryStart *time.Time `json:"query_start"`
+			} `json:"holder"`
+		} `json:"gaps"`
+	}
+	text = d.ok(t, call{args: []string{"status", "--json"}, url: db.URL})
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got := report.Gaps.Holder; got.PID != pid || got.Age == nil || got.QueryStart == nil || !got.QueryStart.Equal(h.QueryStart) {
+		t.Errorf("want process %d, its age, and its query's start at %v\n%s", pid, h.QueryStart, text)
 	}
 
 	// It ends: its event waits until the next round of sequencing, and the gap is forgotten.

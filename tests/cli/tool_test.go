@@ -42,6 +42,7 @@ func TestTool(t *testing.T) {
 		"views":                     testViews,
 		"rebuild and verify":        testRebuildAndVerify,
 		"verify ledger and state":   testVerifyLedgerAndState,
+		"status of gaps":            testStatusOfGaps,
 		"doctor":                    testDoctor,
 		"rebuild":                   testRebuildCommand,
 		"jobs":                      testJobs,

@@ -232,5 +232,9 @@ func (g gapsReport) line() string {
 	if h.AgeSeconds != nil {
 		age = show.Age(time.Duration(*h.AgeSeconds * float64(time.Second)))
 	}
-	return fmt.Sprintf("%s; held by %s (%s), open for %s", line, subject, strings.Join(who, ", "), age)
+	line = fmt.Sprintf("%s; held by %s (%s), open for %s", line, subject, strings.Join(who, ", "), age)
+	if h.QueryStart != nil {
+		line += ", its last statement began at " + show.Time(*h.QueryStart)
+	}
+	return line
 }
