@@ -262,30 +262,43 @@ func (b *rebuild) lockLive(ctx context.Context, tx pgx.Tx) (live []string, err e
 	return live, nil
 }
 
-// DropOld drops the tables that a projection had before its last rebuild. Where there are none it does nothing. It is
-// refused while a rebuild of the projection is under way, and needs the same role.
-func DropOld(ctx context.Context, pool *pgxpool.Pool, projection Projection) error {
-	projection, err := projection.checked()
+// DropOld drops the tables that a projection had before its last rebuild, all or none, and returns their names with their
+// schema. Where there are none it does nothing. It is refused while a rebuild of the projection is under way, and where
+// something of somebody's, such as a view, stands on an old table; it needs the same role as [Rebuild].
+func DropOld(ctx context.Context, pool *pgxpool.Pool, projection Projection) (dropped []string, err error) {
+	projection, err = projection.checked()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	locks, err := newLocks(ctx, pool)
 	if err != nil {
-		return atBoundary("drop the old tables of "+projection.Name, err)
+		return nil, atBoundary("drop the old tables of "+projection.Name, err)
 	}
 	defer locks.release(ctx)
 	if err := locks.take(ctx, projection.Name); err != nil {
-		return atBoundary("drop the old tables of "+projection.Name, err)
+		return nil, atBoundary("drop the old tables of "+projection.Name, err)
 	}
 	owner, err := checkTables(ctx, pool, projection)
 	if err != nil {
-		return atBoundary("drop the old tables of "+projection.Name, err)
+		return nil, atBoundary("drop the old tables of "+projection.Name, err)
 	}
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return dropOld(ctx, tx, projection, owner) })
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		// Nobody else makes or drops them: the lock of the rebuilds is held.
+		old, err := collect[tableFacts](ctx, tx, "look at the old tables", tableFactsSQL, oldSchema(projection.Schema), projection.Tables)
+		if err != nil {
+			return err
+		}
+		for _, table := range old {
+			if table.Exists {
+				dropped = append(dropped, oldSchema(projection.Schema)+"."+table.Name)
+			}
+		}
+		return dropOld(ctx, tx, projection, owner)
+	})
 	if err != nil {
-		return atBoundary("drop the old tables of "+projection.Name, err)
+		return nil, atBoundary("drop the old tables of "+projection.Name, err)
 	}
-	return nil
+	return dropped, nil
 }
 
 func dropOld(ctx context.Context, tx pgx.Tx, p Projection, owner string) error {

@@ -72,10 +72,12 @@ func testRebuildCommand(t *testing.T, d daybook) {
 	if n := left(); n != 4 {
 		t.Errorf("%d old tables are kept, want 4", n)
 	}
-	d.ok(t, call{args: []string{"rebuild", "--all", "--only-drop-old"}, url: db.URL})
+	golden(t, "rebuild-only-drop-old-json", d.ok(t, call{args: []string{"rebuild", "view_key", "--only-drop-old", "--json"}, url: db.URL}))
+	golden(t, "rebuild-only-drop-old", d.ok(t, call{args: []string{"rebuild", "--all", "--only-drop-old"}, url: db.URL}))
 	if n := left(); n != 0 {
 		t.Errorf("%d old tables are left", n)
 	}
+	golden(t, "rebuild-only-drop-old-none-json", d.ok(t, call{args: []string{"rebuild", "view_key", "--only-drop-old", "--json"}, url: db.URL}))
 	golden(t, "rebuild-all-json", d.ok(t, call{args: []string{"rebuild", "--all", "--drop-old", "--json"}, url: db.URL}))
 
 	for _, args := range []string{"", "--all view_key", "view_key --dry-run --drop-old", "view_key --only-drop-old --drop-old", "--all --batch 0", "--all --slices 99"} {

@@ -72,8 +72,14 @@ func TestRebuild(t *testing.T) {
 	// Once more takes the place of those.
 	for _, p := range projections.Builtin() {
 		rebuild(t, db, p, projections.RebuildConfig{})
-		if err := projections.DropOld(t.Context(), db.Pool, p); err != nil {
-			t.Fatal(err)
+		for _, want := range [][]string{{"daybook_old." + p.Name}, nil} {
+			dropped, err := projections.DropOld(t.Context(), db.Pool, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, dropped); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
 		}
 	}
 	mustEqualModel(t, db)

@@ -120,7 +120,7 @@ func TestMemberOfTheOwnerRebuilds(t *testing.T) {
 		if _, err := projections.Rebuild(ctx, owner, p, projections.RebuildConfig{BatchSize: 100}); err != nil {
 			t.Error(err)
 		}
-		if err := projections.DropOld(ctx, owner, p); err != nil {
+		if _, err := projections.DropOld(ctx, owner, p); err != nil {
 			t.Error(err)
 		}
 	}

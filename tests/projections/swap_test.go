@@ -144,7 +144,7 @@ func TestTwoRebuildsAtOnce(t *testing.T) {
 	var second error
 	rebuild(t, db, p, projections.RebuildConfig{Progress: func(projections.Progress) {
 		_, second = projections.Rebuild(t.Context(), db.Pool, p, projections.RebuildConfig{})
-		if err := projections.DropOld(t.Context(), db.Pool, p); err == nil {
+		if _, err := projections.DropOld(t.Context(), db.Pool, p); err == nil {
 			t.Error("DropOld ran during a rebuild")
 		}
 	}})

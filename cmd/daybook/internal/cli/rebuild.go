@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -150,13 +151,36 @@ func (r *rebuilding) write(result projections.RebuildResult) {
 	}
 }
 
-func (r *rebuilding) dropOld(ctx context.Context, pool *pgxpool.Pool) error {
+type dropReport struct {
+	Projection string   `json:"projection"`
+	Tables     []string `json:"tables"`
+}
+
+func (r *rebuilding) dropOld(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	reports := []dropReport{}
 	for _, p := range r.chosen {
-		if err := projections.DropOld(ctx, pool, p); err != nil {
-			return err
+		var tables []string
+		if tables, err = projections.DropOld(ctx, pool, p); err != nil {
+			break
+		}
+		reports = append(reports, dropReport{p.Name, append([]string{}, tables...)})
+		if r.json {
+			continue
+		}
+		for _, table := range tables {
+			fmt.Fprintf(r.Stdout, "dropped %s\n", show.Clean(table))
+		}
+		if len(tables) == 0 {
+			fmt.Fprintf(r.Stdout, "%s has no old tables\n", p.Name)
 		}
 	}
-	return nil
+	// What was dropped is worth knowing also where another one has failed.
+	if r.json && len(reports) > 0 {
+		err = errors.Join(err, show.Document(r.Stdout, struct {
+			Dropped []dropReport `json:"dropped"`
+		}{reports}))
+	}
+	return err
 }
 
 type planReport struct {
