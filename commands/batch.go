@@ -23,7 +23,8 @@ const outcomeWithdrawn = "withdrawn"
 //
 // On any conflict nothing is enqueued, and the error is an [*EnqueueManyConflictError] that lists them all; each was
 // appended to the ledger, but for those with a twin in the same batch, whose owner was withdrawn too. An invalid
-// request is an [*InvalidRequestError] with its ordinal. At most [MaxBatch] requests; none is answered without SQL.
+// request is an [*InvalidRequestError] with its ordinal, and so are more than [MaxBatch] requests, with the field
+// "requests". No requests are answered with nil and without SQL. Otherwise the error is a [*CallError].
 func (q *Queue) EnqueueMany(ctx context.Context, requests []EnqueueOptions) ([]EnqueueResult, error) {
 	if q.pool == nil {
 		return nil, errNoPool
@@ -45,7 +46,7 @@ func (q *Queue) DecideMany(ctx context.Context, requests []EnqueueOptions) ([]En
 	return q.decideMany(ctx, poolTx{q.pool}, true, false, requests)
 }
 
-// DecideManyTx is [Queue.DecideMany] in the caller's transaction.
+// DecideManyTx is [Queue.DecideMany] in the caller's transaction, which stays usable after an invalid request.
 func (q *Queue) DecideManyTx(ctx context.Context, tx Tx, requests []EnqueueOptions) ([]EnqueueResult, error) {
 	return q.decideMany(ctx, tx, false, false, requests)
 }
@@ -55,7 +56,7 @@ func (q *Queue) decideMany(ctx context.Context, tx Tx, own, allOrNothing bool, o
 		return nil, nil
 	}
 	if len(options) > MaxBatch {
-		return nil, fmt.Errorf("daybook: a batch of %d requests, at most %d are allowed", len(options), MaxBatch)
+		return nil, &InvalidRequestError{Field: "requests", Problem: fmt.Sprintf("are %d, at most %d are allowed", len(options), MaxBatch)}
 	}
 	requests := make([]*request, len(options))
 	for i, o := range options {

@@ -31,7 +31,7 @@ const (
 type ClaimOptions struct {
 	// Queue: 1–200 bytes; default "default".
 	Queue string
-	// Worker is the worker's name, for people: 1–200 bytes, required.
+	// Worker is the worker's name, for people: 1–200 bytes, required. It goes into the ledger, where it stays.
 	Worker string
 	// Limit is how many jobs at most: 1–10,000; default 1.
 	Limit int
@@ -65,9 +65,9 @@ type ClaimedJob struct {
 }
 
 // ClaimJobs gives the worker the best jobs of a queue: highest priority, then earliest due. Each claim begins an
-// attempt and appends job.started. Jobs that others hold are passed over, never waited for. Jobs whose deadline has
-// passed are never given out; those among the next hundred are cancelled. Fewer than Limit, or none, means that no more
-// are ready.
+// attempt and appends job.started. Jobs that others hold are passed over, never waited for, and so are follow-ups whose
+// predecessor is not finished. Jobs whose deadline has passed are never given out; those whose turn would come next are
+// cancelled, with job.cancelled. Fewer than Limit, or none, means that there are no more to be had now.
 //
 // It runs in a transaction of its own. Out of bounds it returns an [*InvalidRequestError], otherwise a [*CallError]; one
 // whose Unknown is true may have claimed jobs that nobody will work on until their leases run out.

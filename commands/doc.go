@@ -10,7 +10,8 @@
 // # Whose transaction
 //
 // X runs in a transaction of its own; XTx in the caller's, and the job commits or vanishes with the caller's rows.
-// No refusal (an invalid request, a conflict) aborts that transaction: the caller may go on in it. Errors of the moment
+// No refusal (an invalid request, a conflict, a stale claim, a job or key that is not there or not in the right state) aborts
+// that transaction: the caller may go on in it. Errors of the moment
 // ([*CallError]) do abort it, as any failed statement does; [Retryable] says whether to begin anew.
 //
 // A conflict is appended to the ledger in the transaction that met it. A caller that returns the error from

@@ -19,7 +19,7 @@ type InvalidRequestError struct {
 	Ordinal int
 	// Field is the field's name. Of an enqueue, as in event bodies: type, payload, queue, priority, concurrency_key, tags,
 	// attempt_budget, retry_policy, run_at, deadline, execution_timeout, mode, key, scope, ttl, window, max_wait,
-	// schedule. Of the other calls: worker, limit, lease, claims, actor, reason, request_id, key_digest, batch_size,
+	// schedule. Of a batch: requests. Of the other calls: worker, limit, lease, claims, actor, reason, request_id, key_digest, batch_size,
 	// retention.
 	Field string
 	// Problem is what is wrong with it, with the bound, and nothing of the value.

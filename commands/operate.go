@@ -43,6 +43,7 @@ var (
 
 // JobStateError says that a job is not in a state in which the command means anything. Nothing was changed.
 type JobStateError struct {
+	// Op is the command: "cancel job", "run job now", "redrive".
 	Op    string
 	JobID uuid.UUID
 	State JobState
@@ -62,7 +63,7 @@ func (q *Queue) CancelJob(ctx context.Context, jobID uuid.UUID, act Act) error {
 	return q.operate(ctx, poolTx{q.pool}, true, "cancel job", cancelJobSQL, jobID, act)
 }
 
-// CancelJobTx is [Queue.CancelJob] in the caller's transaction.
+// CancelJobTx is [Queue.CancelJob] in the caller's transaction, which stays usable after either error.
 func (q *Queue) CancelJobTx(ctx context.Context, tx Tx, jobID uuid.UUID, act Act) error {
 	return q.operate(ctx, tx, false, "cancel job", cancelJobSQL, jobID, act)
 }
@@ -77,7 +78,7 @@ func (q *Queue) RunJobNow(ctx context.Context, jobID uuid.UUID, act Act) error {
 	return q.operate(ctx, poolTx{q.pool}, true, "run job now", runJobNowSQL, jobID, act)
 }
 
-// RunJobNowTx is [Queue.RunJobNow] in the caller's transaction.
+// RunJobNowTx is [Queue.RunJobNow] in the caller's transaction, which stays usable after either error.
 func (q *Queue) RunJobNowTx(ctx context.Context, tx Tx, jobID uuid.UUID, act Act) error {
 	return q.operate(ctx, tx, false, "run job now", runJobNowSQL, jobID, act)
 }
@@ -105,8 +106,8 @@ func (q *Queue) operate(ctx context.Context, tx Tx, own bool, op, statement stri
 }
 
 // ReleaseKey frees a key before its time and returns the job that owned it, appending binding.released. The key is named
-// by its scope and its digest, as people see it, or by more of its hash in hex, up to all of it. It returns
-// [ErrKeyNotFound], or [ErrKeyAmbiguous] where several keys of the scope begin like that.
+// by its scope ("" is "default") and its digest, as people see it, or by more of its hash in hex: 12 to 64 digits, an even
+// number. What the key's job does is not touched. It returns [ErrKeyNotFound], or [ErrKeyAmbiguous] where several keys of the scope begin like that.
 func (q *Queue) ReleaseKey(ctx context.Context, scope string, digest ledger.KeyDigest, act Act) (uuid.UUID, error) {
 	if q.pool == nil {
 		return uuid.Nil, errNoPool
@@ -114,7 +115,7 @@ func (q *Queue) ReleaseKey(ctx context.Context, scope string, digest ledger.KeyD
 	return q.releaseKey(ctx, poolTx{q.pool}, true, scope, digest, act)
 }
 
-// ReleaseKeyTx is [Queue.ReleaseKey] in the caller's transaction.
+// ReleaseKeyTx is [Queue.ReleaseKey] in the caller's transaction, which stays usable after either error.
 func (q *Queue) ReleaseKeyTx(ctx context.Context, tx Tx, scope string, digest ledger.KeyDigest, act Act) (uuid.UUID, error) {
 	return q.releaseKey(ctx, tx, false, scope, digest, act)
 }

@@ -31,8 +31,9 @@ const (
 	DefaultTTL           = 24 * time.Hour
 )
 
-// EnqueueOptions is one request for work. All fields but RunAt's absence are material: two requests under one key are
-// the same when all of them are equal, payloads as JSON values and tags as a set.
+// EnqueueOptions is one request for work. Two requests under one key are the same when all their material fields are equal,
+// payloads as JSON values and tags as a set. All fields are material, RunAt where it is given; of the key's own block its mode and
+// its TTL or window, not MaxWait, Schedule and FollowUp.
 type EnqueueOptions struct {
 	// Type says what is to be done: 1–200 bytes, required.
 	Type string
@@ -45,13 +46,15 @@ type EnqueueOptions struct {
 	Queue string
 	// Priority: 0–100, the higher the sooner; default 0.
 	Priority int
-	// ConcurrencyKey: 1–256 bytes; default none.
+	// ConcurrencyKey says what the job must not run beside: 1–256 bytes; default none. It is for the worker to keep, who gets
+	// it with the job; [Queue.ClaimJobs] does not look at it.
 	ConcurrencyKey string
 	// Tags is a set of at most 20, each 1–100 bytes; order and repetition do not matter.
 	Tags []string
 	// AttemptBudget is how many attempts the job has: 1–100; default 25.
 	AttemptBudget int
-	// RetryPolicy is when a failed attempt is repeated; nil is PostgreSQL's default curve.
+	// RetryPolicy is when a failed attempt is repeated; nil is PostgreSQL's default curve: after attempt n it waits n to the
+	// fourth power seconds (1 s, 16 s, 81 s …), at most a day.
 	RetryPolicy RetryPolicy
 	// RunAt is the instant before which the job does not run, truncated to microseconds; zero is now. Where it is
 	// zero it stays omitted, so that a late replay of an immediate job is still the same request.
@@ -59,7 +62,8 @@ type EnqueueOptions struct {
 	// Deadline is the instant after which the job must not begin, truncated to microseconds; zero is none. It is later
 	// than RunAt and than the database's clock when the job is accepted.
 	Deadline time.Time
-	// ExecutionTimeout bounds one attempt: 1 ms–365 days, truncated to milliseconds; zero is none.
+	// ExecutionTimeout bounds one attempt: 1 ms–365 days, truncated to milliseconds; zero is none. It is for the worker to
+	// keep, who gets it with the job; only the end of its lease takes a job away.
 	ExecutionTimeout time.Duration
 	// At most one of the three says how the request's key is used. With none the request is always accepted.
 	Idempotency *Idempotency

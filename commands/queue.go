@@ -20,13 +20,14 @@ const (
 
 // Config is what a Queue is made of. The zero value of each field but Pool is its documented default.
 type Config struct {
-	// Pool is where calls without a transaction of the caller's run. It may be nil where only the Tx twins are used.
+	// Pool is where calls without a transaction of the caller's run. It may be nil where only the Tx twins are used;
+	// any other call then returns an error.
 	Pool *pgxpool.Pool
 	// Keys hashes keys; the zero value is plain SHA-256. Use [ledger.NewHMACKeys] where keys can be guessed.
 	Keys ledger.Keys
-	// HidePreviews stores an empty preview for each key.
+	// HidePreviews stores an empty preview for each key; default: what [ledger.KeyPreview] shows.
 	HidePreviews bool
-	// MaxPayloadBytes bounds a payload as PostgreSQL renders it: 1 to 16 MiB; default 1 MiB.
+	// MaxPayloadBytes bounds a payload as PostgreSQL renders it, in bytes: 1 to 16 MiB; default 1 MiB.
 	MaxPayloadBytes int
 	// Logger gets conflicts at Info and every other decision at Debug, with digests and never a key. Default: none.
 	Logger *slog.Logger

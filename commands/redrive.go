@@ -46,7 +46,7 @@ func (e *KeyOwnedError) Error() string {
 // actor or reason under the same request ID is a [*RequestIDConflictError].
 //
 // It returns [ErrJobNotFound], a [*JobStateError] where the job has not failed, and a [*KeyOwnedError] where the
-// source's key is owned by another job.
+// source's key is owned by another job. The request ID is 1–200 bytes ([MaxRequestIDBytes]), required.
 func (q *Queue) RedriveJob(ctx context.Context, jobID uuid.UUID, act Act, requestID string) (uuid.UUID, RedriveOutcome, error) {
 	if q.pool == nil {
 		return uuid.Nil, "", errNoPool
@@ -54,7 +54,7 @@ func (q *Queue) RedriveJob(ctx context.Context, jobID uuid.UUID, act Act, reques
 	return q.redriveJob(ctx, poolTx{q.pool}, true, jobID, act, requestID)
 }
 
-// RedriveJobTx is [Queue.RedriveJob] in the caller's transaction.
+// RedriveJobTx is [Queue.RedriveJob] in the caller's transaction, which stays usable after any of these errors.
 func (q *Queue) RedriveJobTx(ctx context.Context, tx Tx, jobID uuid.UUID, act Act, requestID string) (uuid.UUID, RedriveOutcome, error) {
 	return q.redriveJob(ctx, tx, false, jobID, act, requestID)
 }
@@ -94,11 +94,11 @@ func (q *Queue) redriveJob(ctx context.Context, tx Tx, own bool, jobID uuid.UUID
 
 // RedriveOptions says which failed jobs to redrive.
 type RedriveOptions struct {
-	// Queue and Type restrict them; "" is every one.
+	// Queue and Type restrict them: 1–200 bytes each; "" is every one.
 	Queue, Type string
 	// FailedBefore restricts them to those that failed before an instant; zero is all.
 	FailedBefore time.Time
-	// Limit is how many one call looks at: 1–1,000; default 100.
+	// Limit is how many one call looks at: 1–1,000; 0 is the default, 100.
 	Limit int
 	// After is where the last page ended; the zero cursor begins with the job that failed first.
 	After RedriveCursor
@@ -123,7 +123,8 @@ type Redriven struct {
 
 // RedriveJobs redrives a page of failed jobs, those that failed first before the others, each as [Queue.RedriveJob] does
 // with the same request ID. It returns what became of each, and the cursor for the next page, nil at the end. An error of
-// its own means that the page ended early: what is returned was done.
+// its own means that the page ended early: what is returned was done. It is an [*InvalidRequestError] before anything is
+// done, or a [*CallError]; repeat the call with the same request ID and cursor. Each job is redriven in a transaction of its own.
 func (q *Queue) RedriveJobs(ctx context.Context, options RedriveOptions, act Act, requestID string) ([]Redriven, *RedriveCursor, error) {
 	if q.pool == nil {
 		return nil, nil, errNoPool

@@ -43,7 +43,8 @@ type RunnerStatus struct {
 }
 
 // Beat says that this process, host and pid, is there to run the runners of those names. Package outbox calls it every
-// [BeatInterval] for whatever it runs, in a statement of its own; one that runs projections in another way may, too.
+// [BeatInterval] for whatever it runs, in a statement of its own; one that runs projections in another way may, too. The names
+// are those of cursors, each once. The role needs what daybook_relay has.
 func Beat(ctx context.Context, db Querier, kind RunnerKind, host string, pid int, names ...string) error {
 	rows, err := db.Query(ctx, beatSQL, names, string(kind), host, pid)
 	if err == nil {
@@ -57,7 +58,7 @@ func Beat(ctx context.Context, db Querier, kind RunnerKind, host string, pid int
 }
 
 // ForgetRunner forgets a runner that is not to run any more, so that nobody misses it; false where it was not known. Its cursor
-// stays.
+// stays. Members of daybook_operator or daybook_relay may call it.
 func ForgetRunner(ctx context.Context, db Querier, name string) (bool, error) {
 	rows, err := db.Query(ctx, forgetRunnerSQL, name)
 	if err != nil {

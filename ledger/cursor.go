@@ -30,7 +30,8 @@ var ErrCursorMoved = errors.New("daybook: the cursor was moved by another runner
 // [*EpochError] where the cursor belongs to another epoch than the ledger is in, and where the ledger is not where its
 // epoch began: after a restore nothing is read before somebody has decided what shall be.
 //
-// The first cursor that is opened in a ledger makes it known where the ledger is.
+// The first cursor that is opened in a ledger makes it known where the ledger is. In a transaction whose snapshot is older
+// than the cursor it cannot be seen, and that is an error. The role needs what daybook_relay has.
 func OpenCursor(ctx context.Context, db Querier, name string, start Position) (Cursor, error) {
 	// Two that open a new cursor at once: the one whose insert lost does not see the winner's row in the same
 	// statement, and finds it in the next.
@@ -65,7 +66,8 @@ func OpenCursor(ctx context.Context, db Querier, name string, start Position) (C
 }
 
 // MoveCursor moves the cursor of that name from one place to a later position, in the transaction that db is. It
-// returns [ErrCursorMoved] where the cursor is elsewhere or the epoch has changed.
+// returns [ErrCursorMoved] where the cursor is elsewhere or the epoch has changed; the transaction stays usable. That the
+// position exists and is a later one is the caller's to know, and not checked. The role needs what daybook_relay has.
 func MoveCursor(ctx context.Context, db Querier, name string, from Cursor, to Position) error {
 	rows, err := db.Query(ctx, cursorMoveSQL, name, from.Epoch, int64(from.Position), int64(to))
 	if err != nil {

@@ -41,7 +41,8 @@ type lagMetrics struct {
 // there is nothing to do, not that anybody would do it: that is what daybook.runner.beat_age is for.
 //
 // A collection that cannot read the status reports its error to OpenTelemetry's error handler and no values, so also alarm
-// at values that are absent. One process that registers them is enough; unregister with the result.
+// at values that are absent. One process that registers them is enough; unregister with the result. db is a pool, since
+// collections may overlap; its role is a member of daybook_operator or daybook_relay.
 func RegisterLagMetrics(meter metric.Meter, db Querier) (metric.Registration, error) {
 	var m lagMetrics
 	var instruments []metric.Observable

@@ -33,7 +33,8 @@ const MaxPage = 100_000
 // window that exists: the place to read on from. With kinds, only events of those kinds are returned, and
 // through counts the others as read. Where nothing lies beyond after, it returns no events and after itself.
 //
-// limit is 1 to [MaxPage]. Read sees what has been sequenced; call [Sequence] first to see what has committed.
+// limit is 1 to [MaxPage]; there is no default. Read sees what has been sequenced; call [Sequence] first to see what has
+// committed. A position that is missing is an error. The role needs what daybook_relay has.
 func Read(ctx context.Context, db Querier, after Position, limit int, kinds ...Kind) (events []Event, through Position, err error) {
 	if limit < 1 || limit > MaxPage {
 		return nil, after, fmt.Errorf("daybook: read: limit is %d, must be 1 to %d", limit, MaxPage)
@@ -105,7 +106,8 @@ func scanEvent(rows pgx.Rows) (event Event, ok bool, err error) {
 }
 
 // All returns the events after a position in order, page by page, up to the head of the ledger as it is when the last
-// page is read. It yields one error at most, and then ends. With kinds, only events of those kinds.
+// page is read. It yields one error at most, and then ends. With kinds, only events of those kinds. No connection is held
+// between two pages of 1,000 positions. The role needs what daybook_relay has.
 func All(ctx context.Context, db Querier, after Position, kinds ...Kind) iter.Seq2[Event, error] {
 	const page = 1000
 	return func(yield func(Event, error) bool) {
@@ -128,7 +130,7 @@ func All(ctx context.Context, db Querier, after Position, kinds ...Kind) iter.Se
 	}
 }
 
-// Head returns the last position given.
+// Head returns the last position given; 0 where there is none.
 func Head(ctx context.Context, db Querier) (Position, error) {
 	rows, err := db.Query(ctx, headSQL)
 	if err != nil {

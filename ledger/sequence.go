@@ -22,7 +22,8 @@ const SequenceLimit = 5000
 // one does the work.
 //
 // db must not be a transaction that has written anything: each round is a transaction of its own. Where db is a
-// pool or a connection outside a transaction it always is.
+// pool or a connection outside a transaction it always is. On error it returns what was given before it. The role needs
+// what daybook_relay has.
 func Sequence(ctx context.Context, db Querier) (int, error) {
 	total := 0
 	for {

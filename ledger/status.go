@@ -43,7 +43,7 @@ type Status struct {
 	Estimated bool
 	// Swept counts the events that sequencing had missed and a sweep found. Anything but 0 is a defect.
 	Swept int64
-	// Listeners is how many connections wait to be told of new positions: each process that subscribes or projects has
+	// Listeners is how many connections wait to be told of new positions: each process that subscribes, projects or relays has
 	// one, unless it only polls. Where there is none, a lag of 0 says only that nothing has committed since somebody
 	// ran. It is -1 where the asking role may not see what others do: it then needs to be a member of pg_read_all_stats.
 	Listeners int64

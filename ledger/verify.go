@@ -79,7 +79,7 @@ var damageDetails = map[DamageKind]string{
 // It reads everything there is, in pages of a few thousand, so that neither memory nor the age of a snapshot grows with the
 // ledger. Writers and sequencers may go on: what they add meanwhile is not looked at, or is found in order. db is a
 // pool or a connection; the role needs what daybook_relay has. progress, where it is not nil, is told how many positions are done,
-// of how many.
+// of how many. On error the report holds what was found until then, and its OK means nothing.
 func Verify(ctx context.Context, db Querier, progress func(done, of Position)) (Report, error) {
 	if progress == nil {
 		progress = func(Position, Position) {}

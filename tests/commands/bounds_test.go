@@ -298,8 +298,9 @@ func TestBatchSize(t *testing.T) {
 	for i := range batch {
 		batch[i] = order(fmt.Sprint(i), "null")
 	}
-	if _, err := queue.EnqueueManyTx(ctx, noSQL{}, batch); err == nil || strings.Contains(err.Error(), "sent") {
-		t.Errorf("a batch of %d: %v", len(batch), err)
+	var invalid *commands.InvalidRequestError
+	if _, err := queue.EnqueueManyTx(ctx, noSQL{}, batch); !errors.As(err, &invalid) || invalid.Field != "requests" {
+		t.Errorf("a batch of %d: %v, want an *InvalidRequestError of requests", len(batch), err)
 	}
 	results, err := queue.EnqueueMany(ctx, batch[1:])
 	if err != nil || len(results) != commands.MaxBatch {
