@@ -73,7 +73,8 @@ func (s *subscription) SchemaInitializingQueries(string) []watermillsql.Query { 
 type offsets struct{ *subscription }
 
 // AckMessageQuery moves the cursor to the last message that was acked; past a whole page also over what lies between
-// its last message and its end, which is of other kinds. It is one write for a page, and none when there was nothing.
+// its last message and its end, which is of other kinds. It begins where pageCursor has put it. For quick handlers it is
+// the only write for a page, and there is none when there was nothing.
 func (o offsets) AckMessageQuery(_ string, row watermillsql.Row, _ string) watermillsql.Query {
 	to := ledger.Position(row.Offset)
 	// watermill-sql does not ask rows for their error, so a page may have been cut off. Only where each
@@ -83,7 +84,8 @@ func (o offsets) AckMessageQuery(_ string, row watermillsql.Row, _ string) water
 	}
 	// The number of rows is not looked at: where somebody else has moved the cursor meanwhile, it stays as it is, and the
 	// next turn begins from there.
-	return watermillsql.Query{Query: ackSQL, Args: []any{o.name, o.cursor.Epoch, int64(o.cursor.Position), int64(to)}}
+	at := o.pageCursor.end(to)
+	return watermillsql.Query{Query: ackSQL, Args: []any{o.name, o.cursor.Epoch, int64(at), int64(to)}}
 }
 
 // dropPortal makes PostgreSQL let go of the page's snapshot. The portal of a SELECT that was read to its end keeps it
@@ -91,10 +93,14 @@ func (o offsets) AckMessageQuery(_ string, row watermillsql.Row, _ string) water
 // of its own takes its place. What it sets is set already.
 const dropPortal = "set local jit = off"
 
-// ConsumedMessageQuery writes nothing. watermill-sql runs it before it hands a message over; before the first of a
-// page, that is the moment to drop the page's snapshot.
-func (o offsets) ConsumedMessageQuery(string, watermillsql.Row, string, []byte) watermillsql.Query {
+// ConsumedMessageQuery writes nothing in the page's transaction. watermill-sql runs it before it hands a message over;
+// before the first of a page, that is the moment to drop the page's snapshot, and before each other one, to take note
+// that the one before it was acked.
+func (o offsets) ConsumedMessageQuery(_ string, row watermillsql.Row, _ string, _ []byte) watermillsql.Query {
+	before := o.handed
+	o.handed = ledger.Position(row.Offset)
 	if o.dropped {
+		o.pageCursor.reached(before)
 		return watermillsql.Query{}
 	}
 	o.dropped = true

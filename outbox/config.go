@@ -64,10 +64,11 @@ type Config struct {
 	ProbeInterval time.Duration
 	// PageSize is how many events are read at once, at most: 1 to 10,000; default 500. A page grows from 16 up to it
 	// as long as handlers are quick, and shrinks so that one page takes about a second: that bounds how long a
-	// transaction stays open and how many messages come again after a crash.
+	// transaction stays open. What comes again after a crash does not depend on it; see Subscriber.
 	PageSize int
 	// AckDeadline is how long a handler may take for one message. After it the message's context is cancelled and the
-	// message is delivered again. Default 10 minutes; there is no way to switch it off, so that a handler that
+	// message is delivered again. It also bounds how long the transaction of a page stays open for one message, and with
+	// it the lock ACCESS SHARE on daybook's tables that a migration has to wait for. Default 10 minutes; there is no way to switch it off, so that a handler that
 	// hangs does not hold its group for ever.
 	AckDeadline time.Duration
 	// ResendInterval is the pause before a message that was nacked is delivered again. Closing waits for it to end.

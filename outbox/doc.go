@@ -17,7 +17,7 @@
 // within milliseconds of its commit; see Config.ProbeInterval for what that costs.
 //
 // Delivery to a handler is at least once: after a crash, a nack or a deadline the same message comes again, with
-// the same UUID. A handler that must not do something twice remembers the UUID, or the position, in the
+// the same UUID; [Subscriber] says which ones can. A handler that must not do something twice remembers the UUID, or the position, in the
 // transaction in which it does it.
 //
 // # Traces

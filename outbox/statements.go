@@ -19,6 +19,8 @@ var (
 	pageKindSQL string
 	//go:embed sql/ack.sql
 	ackSQL string
+	//go:embed sql/acked.sql
+	ackedSQL string
 	//go:embed sql/lock_projections.sql
 	lockProjectionsSQL string
 	//go:embed sql/probe.sql

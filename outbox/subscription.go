@@ -42,7 +42,8 @@ var (
 //
 //	BeginTx      sequence; take the group; find where it is; where nothing is new, say so and begin nothing
 //	SelectQuery  read a page, hand over message by message
-//	AckQuery     one write of the cursor for the page
+//	Consumed     before each of them: say what was acked; see pageCursor
+//	AckQuery     the last write of the cursor for the page
 //	HandleError  give back what was held; wait where there was nothing
 type subscription struct {
 	subscriber *Subscriber
@@ -75,6 +76,9 @@ type subscription struct {
 	complete bool            // and that these were all
 	last     ledger.Position // of the last of them
 	dropped  bool            // the page's snapshot
+	handed   ledger.Position // of the message that was handed over last
+
+	pageCursor pageCursor
 }
 
 func (s *Subscriber) newSubscription(ctx context.Context, topic string) (*subscription, error) {
@@ -108,6 +112,9 @@ func (s *subscription) start(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.end)
 	context.AfterFunc(s.ending, func() { stop() })
 	s.statements, s.abandon = context.WithCancel(context.WithoutCancel(ctx))
+	s.pageCursor = pageCursor{
+		pool: s.subscriber.config.Pool, name: s.name, logger: s.logger, retry: s.subscriber.config.RetryInterval, ctx: s.statements,
+	}
 	s.waiter = newWaiter(s.subscriber.listener, s.subscriber.config.PollInterval)
 	s.quiet = s.subscriber.beats.add(s.name)
 }
@@ -181,6 +188,7 @@ func (s *subscription) findPage(conn *pgx.Conn) error {
 		ledgerEpoch int64
 		cursor      ledger.Cursor
 		head        ledger.Position
+		on          server
 	)
 	if err := results.QueryRow().Scan(nil, nil, nil, nil, &locked); err != nil {
 		return fmt.Errorf("daybook: take the consumer group: %w", err)
@@ -188,7 +196,7 @@ func (s *subscription) findPage(conn *pgx.Conn) error {
 	if !locked {
 		return errBusy
 	}
-	err := results.QueryRow().Scan(&ledgerEpoch, &cursor.Epoch, &cursor.Position, &head)
+	err := results.QueryRow().Scan(&ledgerEpoch, &cursor.Epoch, &cursor.Position, &head, &on.startedAt, &on.databaseOID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("daybook: the cursor %q is gone; subscribe again to begin anew", s.name)
 	}
@@ -213,6 +221,7 @@ func (s *subscription) findPage(conn *pgx.Conn) error {
 		}
 	}
 	s.through = min(s.after+ledger.Position(s.pageSize), head)
+	s.pageCursor.begin(cursor, on)
 	return nil
 }
 
@@ -259,6 +268,7 @@ func (s *subscription) release() {
 // to wait. A turn that found something is followed by the next at once.
 func (s *subscription) HandleError(_ watermill.LoggerAdapter, noMessage bool, err error) time.Duration {
 	s.giveBack()
+	s.pageCursor.settle(err != nil)
 	var epoch *ledger.EpochError
 	switch {
 	case s.ending.Err() != nil, errors.Is(err, errAgain), errors.Is(err, ledger.ErrCursorMoved):
