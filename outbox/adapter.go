@@ -98,9 +98,9 @@ const dropPortal = "set local jit = off"
 // that the one before it was acked.
 func (o offsets) ConsumedMessageQuery(_ string, row watermillsql.Row, _ string, _ []byte) watermillsql.Query {
 	before := o.handed
-	o.handed = ledger.Position(row.Offset)
+	o.handed = row
 	if o.dropped {
-		o.pageCursor.reached(before)
+		o.pageCursor.reached(ledger.Position(before.Offset))
 		return watermillsql.Query{}
 	}
 	o.dropped = true

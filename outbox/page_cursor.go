@@ -94,14 +94,18 @@ func (c *pageCursor) end(acked ledger.Position) ledger.Position {
 	return c.at.Position
 }
 
-// settle is called after each turn. Where a page has failed, what was acked of it was acked all the same.
-func (c *pageCursor) settle(failed bool) {
+// settle is called after each turn, with the page's transaction closed. What was acked was acked, whatever became of that:
+// where the page has failed, and where last, the position of the message that was handed over last, was acked in
+// the moment in which watermill-sql was closed and looked no more. last is 0 where it was not acked.
+func (c *pageCursor) settle(failed bool, last ledger.Position) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stop()
-	if failed {
-		c.move()
+	if !failed {
+		c.at.Position = c.acked
 	}
+	c.acked = max(c.acked, last)
+	c.move()
 	c.acked = c.at.Position
 }
 

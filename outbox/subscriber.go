@@ -32,8 +32,9 @@ var ErrClosed = errors.New("daybook: the subscriber is closed")
 // While a page is being handled, its transaction stays open. It has no xid, no snapshot and no lock on a row, so neither
 // writers, the sequencer, other groups nor vacuum wait for it, however slow a handler is. It does hold ACCESS SHARE on
 // the tables it has read: DDL on daybook.event, ledger_order, cursor, meta and sequencer waits, and what comes behind that DDL
-// waits with it, until the page ends. Run migrations with a lock_timeout, or close the subscribers first. Each message
-// holds its page for AckDeadline at most, and a page grows only while messages are quick.
+// waits with it, until the page ends. Run migrations with a lock_timeout, or close the subscribers first. A page ends with the
+// first message that is not acked within AckDeadline, and it grows only while messages are quick; with a
+// PageSize of 1, AckDeadline is the most that anybody waits.
 //
 // # After a kill
 //
@@ -88,8 +89,9 @@ func NewSubscriber(config Config) (*Subscriber, error) {
 // Subscribe returns the messages of a topic: [TopicAll], or [Topic] of a kind. It opens the group's cursor for that
 // topic and returns a [*ledger.EpochError] where the cursor belongs to another epoch than the ledger is in.
 //
-// The subscription ends when ctx does or the Subscriber is closed. Messages that were acked by then stay acked; one
-// that is being handled has its context cancelled, and comes again to whoever subscribes next. The subscription also
+// The subscription ends when ctx does or the Subscriber is closed. Messages that were acked by then stay acked; only one
+// that was nacked before may come again, where its ack comes at the same moment. One that is being handled has its
+// context cancelled, and comes again to whoever subscribes next. The subscription also
 // ends, with a log entry and [Subscriber.Err], when the ledger's epoch changes. In each case the channel is closed.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	sub, err := s.newSubscription(ctx, topic)

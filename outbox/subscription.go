@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -71,12 +72,12 @@ type subscription struct {
 	head     ledger.Position // the last position given, when the group was last looked at
 	pageSize int
 	begun    time.Time
-	lost     bool            // something failed: the server may have gone, and another come back
-	read     int             // rows of the page that were read
-	complete bool            // and that these were all
-	last     ledger.Position // of the last of them
-	dropped  bool            // the page's snapshot
-	handed   ledger.Position // of the message that was handed over last
+	lost     bool             // something failed: the server may have gone, and another come back
+	read     int              // rows of the page that were read
+	complete bool             // and that these were all
+	last     ledger.Position  // of the last of them
+	dropped  bool             // the page's snapshot
+	handed   watermillsql.Row // what was handed over last
 
 	pageCursor pageCursor
 }
@@ -170,7 +171,7 @@ func (s *subscription) beginTx(ctx context.Context, options *sql.TxOptions) (*sq
 		_ = tx.Rollback() // after a commit it does nothing
 		return nil, err
 	}
-	s.begun, s.read, s.complete, s.dropped = time.Now(), 0, false, false
+	s.begun, s.read, s.complete, s.dropped, s.handed = time.Now(), 0, false, false, watermillsql.Row{}
 	return tx, nil
 }
 
@@ -268,7 +269,7 @@ func (s *subscription) release() {
 // to wait. A turn that found something is followed by the next at once.
 func (s *subscription) HandleError(_ watermill.LoggerAdapter, noMessage bool, err error) time.Duration {
 	s.giveBack()
-	s.pageCursor.settle(err != nil)
+	s.pageCursor.settle(err != nil, s.ackedLast())
 	var epoch *ledger.EpochError
 	switch {
 	case s.ending.Err() != nil, errors.Is(err, errAgain), errors.Is(err, ledger.ErrCursorMoved):
@@ -302,6 +303,19 @@ func (s *subscription) HandleError(_ watermill.LoggerAdapter, noMessage bool, er
 	s.waiter.found()
 	s.adaptPage(time.Since(s.begun))
 	return 0
+}
+
+// ackedLast returns the position of the message that was handed over last; 0 where it was not acked.
+func (s *subscription) ackedLast() ledger.Position {
+	if s.handed.Msg == nil {
+		return 0
+	}
+	select {
+	case <-s.handed.Msg.Acked():
+		return ledger.Position(s.handed.Offset)
+	default:
+		return 0
+	}
 }
 
 func (s *subscription) adaptPage(took time.Duration) {
