@@ -18,14 +18,15 @@ import (
 const ordersTable = `
 create table orders_awaiting_payment (
     job_id      uuid        not null,
-    order_no    text        not null,
+    key_digest  text        not null, -- tells the order's key from any other, and is not the key
+    key_preview text,                 -- null where the job was redriven: that event has no preview
     since       timestamptz not null,
     attempts    integer     not null default 0,
     constraint orders_awaiting_payment_pkey primary key (job_id)
 );
 create index orders_awaiting_payment_since on orders_awaiting_payment (since);`
 
-// ordersAwaitingPayment has a row for each order whose charge was accepted and is not finished.
+// ordersAwaitingPayment has a row for each order whose charge was accepted, or redriven, and is not finished.
 func ordersAwaitingPayment() projections.Projection {
 	return projections.Projection{
 		Name:    "orders_awaiting_payment",
@@ -34,7 +35,8 @@ func ordersAwaitingPayment() projections.Projection {
 		Tables:  []string{"orders_awaiting_payment"},
 		DDL:     ordersTable,
 		Kinds: []ledger.Kind{
-			ledger.KindAccepted, ledger.KindJobStarted, ledger.KindJobSucceeded, ledger.KindJobCancelled, ledger.KindJobPurged,
+			ledger.KindAccepted, ledger.KindJobRedriven, ledger.KindJobStarted,
+			ledger.KindJobSucceeded, ledger.KindJobFailed, ledger.KindJobCancelled, ledger.KindJobPurged,
 		},
 		Slicing: projections.SliceByJob,
 		Fold:    foldOrders,
@@ -50,9 +52,10 @@ func foldOrders(ctx context.Context, tx pgx.Tx, events []ledger.Event) error {
 		}
 		switch {
 		case body.Type != "order.charge":
-		case event.Kind == ledger.KindAccepted:
-			batch.Queue(`insert into orders_awaiting_payment (job_id, order_no, since) values ($1, $2, $3)`,
-				event.JobID, event.KeyPreview, event.RecordedAt)
+		// A job that has failed for good and is redriven goes on as another job, of the same key.
+		case event.Kind == ledger.KindAccepted, event.Kind == ledger.KindJobRedriven:
+			batch.Queue(`insert into orders_awaiting_payment (job_id, key_digest, key_preview, since) values ($1, $2, nullif($3, ''), $4)`,
+				event.JobID, event.KeyDigest(), event.KeyPreview, event.RecordedAt)
 		case event.Kind == ledger.KindJobStarted:
 			batch.Queue(`update orders_awaiting_payment set attempts = attempts + 1 where job_id = $1`, event.JobID)
 		default:
@@ -91,11 +94,16 @@ func Example_custom() {
 		log.Fatal(err)
 	}
 	var orders, attempts int
-	err = db.Pool.QueryRow(ctx, `select count(*), sum(attempts) from shop.orders_awaiting_payment`).Scan(&orders, &attempts)
+	var digest, preview string
+	err = db.Pool.QueryRow(ctx, `
+		select count(*) over (), key_digest, key_preview, attempts
+		from shop.orders_awaiting_payment
+		order by since
+		limit 1`).Scan(&orders, &digest, &preview, &attempts)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(orders, "orders await payment, after", attempts, "attempt")
+	fmt.Println(orders, "orders await payment; for the longest time:", digest, preview, "attempts", attempts)
 
 	// It is rebuilt and verified like the views that Daybook brings along.
 	rebuilt, err := projections.Rebuild(ctx, db.Pool, view, projections.RebuildConfig{})
@@ -108,11 +116,11 @@ func Example_custom() {
 	}
 	fmt.Println("rebuilt up to position", rebuilt.Position, "- verified:", report.OK)
 	// Output:
-	// 2 orders await payment, after 1 attempt
-	// rebuilt up to position 6 - verified: true
+	// 2 orders await payment; for the longest time: be510d0ade9f order… attempts 0
+	// rebuilt up to position 8 - verified: true
 }
 
-// chargeOrders accepts three charges; two are begun, and one of them succeeds.
+// chargeOrders accepts three charges; one succeeds, one fails for good and is redriven, and one is not begun yet.
 func chargeOrders(ctx context.Context, db *pgtest.DB) {
 	queue, err := commands.NewQueue(commands.Config{Pool: db.Pool})
 	if err != nil {
@@ -120,7 +128,7 @@ func chargeOrders(ctx context.Context, db *pgtest.DB) {
 	}
 	for _, order := range []string{"order-2026-0001", "order-2026-0002", "order-2026-0003"} {
 		_, err := queue.Enqueue(ctx, commands.EnqueueOptions{
-			Type: "order.charge", Idempotency: &commands.Idempotency{Key: ledger.NewKey(order)},
+			Type: "order.charge", AttemptBudget: 1, Idempotency: &commands.Idempotency{Key: ledger.NewKey(order)},
 		})
 		if err != nil {
 			log.Fatal(err)
@@ -131,6 +139,13 @@ func chargeOrders(ctx context.Context, db *pgtest.DB) {
 		log.Fatal(len(claimed), err)
 	}
 	if _, err := queue.CompleteJobs(ctx, claimed[0].Claim); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := queue.FailJob(ctx, claimed[1].Claim, "card declined"); err != nil {
+		log.Fatal(err)
+	}
+	why := commands.Act{Actor: "cashier@example.com", Reason: "the customer gave another card"}
+	if _, _, err := queue.RedriveJob(ctx, claimed[1].Claim.JobID, why, "redrive-2026-0002"); err != nil {
 		log.Fatal(err)
 	}
 }
