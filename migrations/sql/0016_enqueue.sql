@@ -102,27 +102,26 @@ begin
 
         -- A free key with a request that is vouched for passes all of this by.
         if found or p_request is null then
+            -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing. An alias has them as its binding has,
+            -- and nothing is there where nothing was found.
+            if v_binding.request_digest = p_request_digest
+                and v_binding.mode = p_mode
+                and p_mode <> 'debounce'
+                and v_binding.expires_at > daybook.clock()
+            then
+                return row(
+                    v_binding.job_id, case p_mode when 'idempotency' then 'replayed' else 'coalesced' end, null,
+                    v_binding.bound_at, v_binding.expires_at, null
+                )::daybook.decision;
+            end if;
             v_bound := found;
-            if v_bound then
-                if v_binding.alias_of is not null then
-                    select b.*
-                    into v_binding
-                    from daybook.binding as b
-                    where b.key_hash = v_binding.alias_of;
-                    -- Gone between the two statements.
-                    continue when not found;
-                end if;
-                -- Equal digests prove sameness and spare the rest. Unequal ones prove nothing.
-                if v_binding.request_digest = p_request_digest
-                    and v_binding.mode = p_mode
-                    and p_mode <> 'debounce'
-                    and v_binding.expires_at > daybook.clock()
-                then
-                    return row(
-                        v_binding.job_id, case p_mode when 'idempotency' then 'replayed' else 'coalesced' end, null,
-                        v_binding.bound_at, v_binding.expires_at, null
-                    )::daybook.decision;
-                end if;
+            if v_binding.alias_of is not null then
+                select b.*
+                into v_binding
+                from daybook.binding as b
+                where b.key_hash = v_binding.alias_of;
+                -- Gone between the two statements.
+                continue when not found;
             end if;
 
             if p_request is null then

@@ -34,8 +34,8 @@ func mutations() []mutation {
 		},
 		{
 			name: "window edge open, single", rule: "at exactly expires_at the key is free", version: 16,
-			before: "and v_binding.expires_at > daybook.clock()\n                then",
-			after:  "and v_binding.expires_at >= daybook.clock()\n                then",
+			before: "and v_binding.expires_at > daybook.clock()\n            then",
+			after:  "and v_binding.expires_at >= daybook.clock()\n            then",
 			pkg:    jobs, run: "TestThrottleWindow",
 		},
 		{
