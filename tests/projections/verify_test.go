@@ -73,6 +73,40 @@ func TestVerifyFindsDamage(t *testing.T) {
 				where position = (select min(position) from daybook.view_conflict)`,
 			first: `select min(position) from daybook.view_conflict`,
 		},
+		"conflict extra": {
+			projection: "view_conflict", extra: 1,
+			damage: `insert into daybook.view_conflict
+				select (c).*
+				from (
+					select jsonb_populate_record(c, jsonb_build_object('position', 100000)) as c
+					from daybook.view_conflict as c
+					limit 1
+				) as copied`,
+			first: `select 100000::bigint`,
+		},
+		"job missing": {
+			projection: "view_job", missing: 1,
+			damage: `delete from daybook.view_job where first_position = (select min(first_position) from daybook.view_job)`,
+			first:  `select min(first_position) from daybook.view_job`,
+		},
+		"job extra": {
+			projection: "view_job", extra: 1,
+			damage: `insert into daybook.view_job (job_id, first_position, last_position, attempt, attempt_budget, state, queue, type)
+				values ('00000000-0000-0000-0000-000000000007', 7, 7, 0, 1, 'waiting', 'q', 't')`,
+			first: `select 7::bigint`,
+		},
+		"job differs": {
+			projection: "view_job", different: 1, columns: []string{"attempt", "state"},
+			damage: `update daybook.view_job set attempt = attempt + 1, state = case state when 'active' then 'failed' else 'active' end
+				where first_position = (select max(first_position) from daybook.view_job)`,
+			first: `select max(first_position) from daybook.view_job`,
+		},
+		"job null": {
+			projection: "view_job", different: 1, columns: []string{"key_preview"},
+			damage: `update daybook.view_job set key_preview = null
+				where first_position = (select min(first_position) from daybook.view_job where key_preview is not null)`,
+			first: `select min(first_position) from daybook.view_job where key_preview is not null`,
+		},
 		"conflict missing": {
 			projection: "view_conflict", missing: 1,
 			damage: `delete from daybook.view_conflict where position = (select max(position) from daybook.view_conflict)`,
