@@ -103,5 +103,15 @@ func (b *beater) beat(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledger.BeatInterval)
 	defer cancel()
-	return ledger.Beat(ctx, b.pool, b.kind, b.host, os.Getpid(), names...)
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	// A beat under way at the end may finish, for closeGrace: a cancelled one costs its connection, which then is still
+	// being closed when Close returns.
+	statement, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(closeGrace, abandon) })()
+	return ledger.Beat(statement, conn, b.kind, b.host, os.Getpid(), names...)
 }
