@@ -119,7 +119,7 @@ func unhealthy(s ledger.Status, f statusFlags) []string {
 		problems = append(problems, "no projection has ever run here")
 	}
 	if s.Listeners == 0 && len(s.Cursors) > 0 && !f.pollOnly {
-		problems = append(problems, "nobody listens: neither a subscriber nor a projection is running")
+		problems = append(problems, "nobody listens: no subscriber, projection or relay is running")
 	}
 	for _, r := range s.Runners {
 		if r.BeatAge > f.maxBeat {
