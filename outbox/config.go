@@ -67,9 +67,8 @@ type Config struct {
 	// transaction stays open. What comes again after a crash does not depend on it; see Subscriber.
 	PageSize int
 	// AckDeadline is how long a handler may take for one message. After it the message's context is cancelled and the
-	// message is delivered again. It also bounds how long the transaction of a page stays open for one message, and with
-	// it the lock ACCESS SHARE on daybook's tables that a migration has to wait for. Default 10 minutes; there is no way to switch it off, so that a handler that
-	// hangs does not hold its group for ever.
+	// message is delivered again. It also ends the page, whose transaction migrations have to wait for; see Subscriber.
+	// Default 10 minutes; there is no way to switch it off, so that a handler that hangs does not hold its group for ever.
 	AckDeadline time.Duration
 	// ResendInterval is the pause before a message that was nacked is delivered again. Closing waits for it to end.
 	// Default 100 ms.

@@ -16,9 +16,9 @@
 // milliseconds whether event ids were drawn, on one connection, so that an event on an idle ledger is with its handler
 // within milliseconds of its commit; see Config.ProbeInterval for what that costs.
 //
-// Delivery to a handler is at least once: after a crash, a nack or a deadline the same message comes again, with
-// the same UUID; [Subscriber] says which ones can. A handler that must not do something twice remembers the UUID, or the position, in the
-// transaction in which it does it.
+// Delivery to a handler is at least once: after a crash, a nack or a deadline the same message comes again, with the
+// same UUID; [Subscriber] says which ones can. A handler that must not do something twice remembers the UUID, or the
+// position, in the transaction in which it does it.
 //
 // # Traces
 //

@@ -39,9 +39,9 @@ type pageCursor struct {
 	timer   *time.Timer // set while a write is due to come
 }
 
-// server tells one life of a database from any other. A pool that has lost its server may have found another in its place, such
-// as one that was restored from a backup, where the same positions may be those of other events. The cursor there is
-// moved by whoever has checked its epoch.
+// server tells one life of a database from any other. A pool that has lost its server may have found another in its
+// place, such as one that was restored from a backup, where the same positions may be those of other events. The cursor
+// there is moved by whoever has checked its epoch.
 type server struct {
 	startedAt   time.Time
 	databaseOID int64

@@ -29,25 +29,26 @@ var ErrClosed = errors.New("daybook: the subscriber is closed")
 //
 // # What a handler holds up
 //
-// While a page is being handled, its transaction stays open. It has no xid, no snapshot and no lock on a row, so neither
-// writers, the sequencer, other groups nor vacuum wait for it, however slow a handler is. It does hold ACCESS SHARE on
-// the tables it has read: DDL on daybook.event, ledger_order, cursor, meta and sequencer waits, and what comes behind that DDL
-// waits with it, until the page ends. Run migrations with a lock_timeout, or close the subscribers first. A page ends with the
-// first message that is not acked within AckDeadline, and it grows only while messages are quick; with a
-// PageSize of 1, AckDeadline is the most that anybody waits.
+// While a page is being handled, its transaction stays open. It has no xid, no snapshot and no lock on a row, so
+// neither writers, the sequencer, other groups nor vacuum wait for it, however slow a handler is. It does hold ACCESS
+// SHARE on the tables it has read: DDL on daybook.event, ledger_order, cursor, meta and sequencer waits until the page
+// ends, and what comes behind that DDL waits with it. Run migrations with a lock_timeout, or close the subscribers
+// first. A page ends with the first message that is not acked within AckDeadline, and it grows only while messages are
+// quick; with a PageSize of 1, AckDeadline is the most that anybody waits.
 //
 // # After a kill
 //
 // A process that is killed in a handler gets that message again, and those behind it; what was acked before does not
-// come again. The cursor is written at the end of a page; before a message is handed over, where it was last
-// written 20 ms ago or longer; and at the latest 20 ms after a message was acked, while the next is being handled. So what may come
-// again besides is what was acked within the last 20 ms, and the time of one write, before the kill: nothing at all where each handler
-// takes 20 ms or longer. A connection that breaks, and a Close, bring back nothing that was acked.
+// come again. The cursor is written at the end of a page; before a message is handed over, where it was last written
+// 20 ms ago or longer; and at the latest 20 ms after a message was acked, while the next is being handled. So what may
+// come again besides is what was acked within the last 20 ms, and the time of one write, before the kill: nothing at
+// all where each handler takes 20 ms or longer. A connection that breaks, and a Close, bring back nothing that was acked.
 //
-// Two things make it more. These writes are made on a connection that the pool has to spare, and for none do messages wait:
-// while handlers have all of them, or somebody has locked the cursor's row, it stays where it is. And a write in the
-// midst of a page does not wait for the disk, so a crash of the server itself may take back the last of them (those
-// within three times its wal_writer_delay, which makes 0.6 s).
+// Two things make it more. These writes are made on a connection that the pool has to spare, and no message waits for
+// one: while handlers have all of them, or somebody has locked the cursor's row, it stays where it is. And a write in
+// the midst of a page does not wait for the disk, so a crash of the server itself may take back the last of them
+// (those within three times its wal_writer_delay, by default 0.6 s). On a server that has ended and come back nothing is
+// written before its epoch was checked, so what was acked meanwhile comes again.
 type Subscriber struct {
 	config Config
 	// db is the caller's pool for watermill-sql, which knows database/sql only.
