@@ -7,7 +7,7 @@
 // and [AttributesOf] reads them.
 //
 // A [Relay] moves events to a broker, any Watermill message.Publisher; package jetstream has one for NATS. Events that
-// the broker refuses are parked, see [ListParked] and [Redrive], and the others go on.
+// the broker refuses are parked, see [ListParked], [Redrive] and [Discard], and the others go on.
 //
 // A [Projector] runs projections on Watermill's Router in ranges of positions, several of them in one transaction or each in its
 // own. It knows a projection only as a [RangeHandler], and several as a [RangeGroup]; package projections has those.

@@ -26,16 +26,26 @@ func (p *page) park(ctx context.Context, c *chain, event ledger.Event, cause err
 	return nil
 }
 
-// parkBehind sets an event aside behind an earlier one of its key, and returns false where none waits any more.
-func (p *page) parkBehind(ctx context.Context, c *chain, event ledger.Event) (waits bool, err error) {
+// parkBehind sets an event aside behind an earlier one of its key. It returns false where none waits any more and this
+// one is to be published.
+func (p *page) parkBehind(ctx context.Context, c *chain, event ledger.Event) (done bool, err error) {
+	var waits bool
 	err = p.config.Pool.QueryRow(ctx, parkBehindSQL, p.config.Name, []byte(c.key), int64(event.Position), event.ID).Scan(&waits)
 	if err != nil {
 		return false, fmt.Errorf("daybook: park the event at position %d: %w", event.Position, err)
 	}
 	if waits {
 		p.telemetry.parked(ctx, event)
+		return true, nil
 	}
-	return waits, nil
+	// Where this is read again after a crash the event itself may have been the one that waited. In a statement of its own:
+	// the one before may have waited for the discard, and cannot see it.
+	var discarded bool
+	err = p.config.Pool.QueryRow(ctx, parkedDiscardedSQL, p.config.Name, int64(event.Position)).Scan(&discarded)
+	if err != nil {
+		return false, fmt.Errorf("daybook: look whether the event at position %d was discarded: %w", event.Position, err)
+	}
+	return discarded, nil
 }
 
 // Parked is an event that a relay has set aside.
@@ -57,6 +67,11 @@ type Parked struct {
 	// ParkedAt is when, in UTC, by the database's clock; RedrivenAt is when it was published after all, zero while it waits.
 	ParkedAt   time.Time `json:"parked_at"`
 	RedrivenAt time.Time `json:"redriven_at,omitzero"`
+	// DiscardedAt is when it was decided that it is never published, by DiscardActor because of DiscardReason; zero and ""
+	// where it was not.
+	DiscardedAt   time.Time `json:"discarded_at,omitzero"`
+	DiscardActor  string    `json:"discard_actor,omitempty"`
+	DiscardReason string    `json:"discard_reason,omitempty"`
 }
 
 // Bounds of ParkedFilter.Limit.
@@ -69,8 +84,8 @@ const (
 type ParkedFilter struct {
 	// Relay restricts them to one relay; "" is every one.
 	Relay string
-	// Redriven lists also those that were published meanwhile.
-	Redriven bool
+	// All lists also those that were redriven or discarded.
+	All bool
 	// After is where the last page ended: its last event. Only its Relay and Position are looked at; the zero Parked
 	// begins with the first.
 	After Parked
@@ -88,7 +103,7 @@ func ListParked(ctx context.Context, db ledger.Querier, filter ParkedFilter) ([]
 	if filter.Relay != "" {
 		relay = &filter.Relay
 	}
-	rows, err := db.Query(ctx, parkedListSQL, filter.After.Relay, int64(filter.After.Position), relay, limit, filter.Redriven)
+	rows, err := db.Query(ctx, parkedListSQL, filter.After.Relay, int64(filter.After.Position), relay, limit, filter.All)
 	if err != nil {
 		return nil, fmt.Errorf("daybook: list parked events: %w", err)
 	}
@@ -104,17 +119,25 @@ func scanParked(row pgx.CollectableRow) (Parked, error) {
 		p                      Parked
 		jobID                  *uuid.UUID
 		scope, digest, preview *string
+		actor, reason          *string
 		redrivenAt             *time.Time
+		discardedAt            *time.Time
 	)
 	err := row.Scan(&p.Relay, &p.Position, &p.EventID, &p.Kind, &jobID, &scope, &digest, &preview, &p.Reason,
-		&p.Attempts, &p.ParkedAt, &redrivenAt)
+		&p.Attempts, &p.ParkedAt, &redrivenAt, &discardedAt, &actor, &reason)
 	if jobID != nil {
 		p.JobID = *jobID
 	}
 	if redrivenAt != nil {
 		p.RedrivenAt = redrivenAt.UTC()
 	}
-	for text, value := range map[*string]*string{&p.Scope: scope, &p.KeyPreview: preview, (*string)(&p.KeyDigest): digest} {
+	if discardedAt != nil {
+		p.DiscardedAt = discardedAt.UTC()
+	}
+	for text, value := range map[*string]*string{
+		&p.Scope: scope, &p.KeyPreview: preview, (*string)(&p.KeyDigest): digest,
+		&p.DiscardActor: actor, &p.DiscardReason: reason,
+	} {
 		if value != nil {
 			*text = *value
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/daybook-go/daybook/ledger"
 )
 
-// Errors of a redrive.
+// Errors of a redrive and a discard.
 var (
 	// ErrRedriving: another redrive of the same relay is under way.
 	ErrRedriving = errors.New("daybook: another redrive of this relay is under way; wait for it to end")

@@ -20,7 +20,7 @@ import (
 // transaction, no lock and no connection, however slow the broker is.
 //
 // An event that the broker refuses again and again is parked, see [ListParked], and so are the later events of its key;
-// all others go on. [Redrive] publishes them when the cause is gone.
+// all others go on. [Redrive] publishes them when the cause is gone, [Discard] decides that one is never published.
 //
 // What a broker gets twice it recognises by the message's UUID, which is the same whenever an event is published.
 type Relay struct {

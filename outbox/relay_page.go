@@ -75,7 +75,7 @@ func (r *relayRun) publishPage(ctx, held context.Context, events []ledger.Event,
 		stop:     stop,
 		inFlight: inFlight,
 		left:     len(chains),
-		done:     make([]bool, len(events)),
+		done:     passedOver(events, chains),
 		over:     make(chan struct{}),
 	}
 	for _, c := range chains {
@@ -132,18 +132,47 @@ func (r *relayRun) chains(ctx context.Context, events []ledger.Event) ([]*chain,
 	for _, c := range all {
 		keys = append(keys, []byte(c.key))
 	}
-	rows, err := r.config.Pool.Query(ctx, parkedKeysSQL, r.config.Name, keys)
+	rows, err := r.config.Pool.Query(ctx, parkedKeysSQL, r.config.Name, keys,
+		int64(events[0].Position), int64(events[len(events)-1].Position))
 	if err != nil {
 		return nil, fmt.Errorf("daybook: look for parked events: %w", err)
 	}
-	held, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	var (
+		key       []byte
+		position  *int64
+		discarded = map[ledger.Position]bool{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&key, &position}, func() error {
+		if position != nil {
+			discarded[ledger.Position(*position)] = true
+		} else {
+			byKey[string(key)].held = true
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("daybook: look for parked events: %w", err)
 	}
-	for _, key := range held {
-		byKey[string(key)].held = true
+	if len(discarded) > 0 {
+		for _, c := range all {
+			c.events = slices.DeleteFunc(c.events, func(e placed) bool { return discarded[e.Position] })
+		}
 	}
 	return all, nil
+}
+
+// passedOver marks the events of a page that are in no chain: they were discarded.
+func passedOver(events []ledger.Event, chains []*chain) []bool {
+	done := make([]bool, len(events))
+	for i := range done {
+		done[i] = true
+	}
+	for _, c := range chains {
+		for _, e := range c.events {
+			done[e.place] = false
+		}
+	}
+	return done
 }
 
 // work takes one chain after another until there is none, or the page ends.
@@ -193,11 +222,11 @@ func (p *page) advance(ctx context.Context, c *chain) (wait time.Duration, err e
 	for len(c.events) > 0 && ctx.Err() == nil {
 		event := c.events[0]
 		if c.held {
-			waits, err := p.parkBehind(ctx, c, event.Event)
+			done, err := p.parkBehind(ctx, c, event.Event)
 			if err != nil {
 				return 0, err
 			}
-			if waits {
+			if done {
 				p.finish(c)
 				continue
 			}

@@ -27,6 +27,14 @@ var (
 	parkedNextSQL string
 	//go:embed sql/parked_redriven.sql
 	parkedRedrivenSQL string
+	//go:embed sql/parked_discard.sql
+	parkedDiscardSQL string
+	//go:embed sql/parked_discarded.sql
+	parkedDiscardedSQL string
+	//go:embed sql/parked_state.sql
+	parkedStateSQL string
+	//go:embed sql/parked_behind.sql
+	parkedBehindSQL string
 	//go:embed sql/parked_failed.sql
 	parkedFailedSQL string
 )

@@ -4,3 +4,4 @@ select
     (extract(epoch from clock_timestamp() - min(p.parked_at)) * 1000000)::bigint as age_us
 from daybook.parked as p
 where p.redriven_at is null
+    and p.discarded_at is null

@@ -10,6 +10,7 @@ with ahead as (
         and p.order_key = $2::bytea
         and p.position <= $3::bigint
         and p.redriven_at is null
+        and p.discarded_at is null
     order by p.position desc
     limit 1
     for share

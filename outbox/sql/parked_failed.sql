@@ -5,3 +5,4 @@ set attempts = p.attempts + 1,
 where p.relay = $1::text
     and p.position = $2::bigint
     and p.redriven_at is null
+    and p.discarded_at is null

@@ -5,5 +5,6 @@ where p.relay = $1::text
     and p.order_key = $2::bytea
     and p.position > $3::bigint
     and p.redriven_at is null
+    and p.discarded_at is null
 order by p.position
 limit 100

@@ -70,6 +70,10 @@ func testStatusCheck(t *testing.T, d daybook) {
 	check(0, "parked: 1 event, the first ", "--poll-only", "--max-parked", "1")
 	db.Exec(t, `update daybook.parked set redriven_at = now()`)
 	check(0, "nobody listens", "--poll-only")
+	db.Exec(t, `update daybook.parked set redriven_at = null`)
+	check(4, "unhealthy: 1 event is parked, the first ", "--poll-only")
+	d.ok(t, call{args: []string{"parked", "discard", "nats", "1", "--actor", "ann", "--reason", "too large"}, url: db.URL})
+	check(0, "nobody listens", "--poll-only")
 	if r := d.run(t, call{args: []string{"status", "--check"}, url: db.RoleURL("daybook_operator")}); r.code != 0 || !strings.Contains(r.stdout, "running: not known") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

@@ -38,6 +38,7 @@ func TestTool(t *testing.T) {
 		"control characters":        testControlCharacters,
 		"status":                    testStatus,
 		"status check":              testStatusCheck,
+		"parked discard":            testParkedDiscard,
 		"operator":                  testOperator,
 		"views":                     testViews,
 		"rebuild and verify":        testRebuildAndVerify,

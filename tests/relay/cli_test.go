@@ -105,7 +105,7 @@ func TestTool(t *testing.T) {
 	if out, errs, code = d.run(t, db.URL, "parked"); code != 0 || out != "nothing is parked\n" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	out, errs, code = d.run(t, db.URL, "parked", "--redriven", "--json")
+	out, errs, code = d.run(t, db.URL, "parked", "--all", "--json")
 	var listed struct{ Parked []outbox.Parked }
 	if err := json.Unmarshal([]byte(out), &listed); err != nil || code != 0 || len(listed.Parked) != 1 || listed.Parked[0].RedrivenAt.IsZero() {
 		t.Errorf("exit code %d, %v\n%s%s", code, err, out, errs)

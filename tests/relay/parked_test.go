@@ -87,7 +87,7 @@ func TestPoison(t *testing.T) {
 	if b.count() != 40 {
 		t.Errorf("%d messages for 40 events", b.count())
 	}
-	all, err := outbox.ListParked(t.Context(), pool, outbox.ParkedFilter{Redriven: true})
+	all, err := outbox.ListParked(t.Context(), pool, outbox.ParkedFilter{All: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestParkingIsFenced(t *testing.T) {
 	}
 	start(t, outbox.RelayConfig{Pool: db.Pool, Publisher: b, MaxAttempts: 1, Lease: time.Minute})
 	waitCursor(t, db, "test", 1)
-	if got, err := outbox.ListParked(t.Context(), db.Pool, outbox.ParkedFilter{Redriven: true}); err != nil || len(got) != 0 {
+	if got, err := outbox.ListParked(t.Context(), db.Pool, outbox.ParkedFilter{All: true}); err != nil || len(got) != 0 {
 		t.Errorf("parked %+v, %v", got, err)
 	}
 	if b.count() != 1 || tries.Load() != 2 {

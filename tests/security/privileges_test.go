@@ -29,7 +29,7 @@ var tables = map[string]string{
 	"view_job":           "operator: SELECT, relay: DELETE INSERT SELECT UPDATE",
 	"view_key":           "relay: DELETE INSERT SELECT UPDATE",
 	"relay_lease":        "operator: SELECT, relay: INSERT SELECT UPDATE",
-	"parked":             "relay: INSERT SELECT UPDATE",
+	"parked":             "relay: DELETE INSERT SELECT UPDATE",
 	"debezium_outbox":    "relay: SELECT",
 	"epoch":              "operator: SELECT, relay: SELECT",
 	"runner_beat":        "operator: DELETE SELECT, relay: DELETE INSERT SELECT UPDATE",

@@ -23,7 +23,8 @@ func (a *app) parkedCommand() *cobra.Command {
 		Short:   "Show the events that a relay could not publish",
 		GroupID: groupLook,
 		Long: `Shows the events that relays have set aside, by position: those that the broker refused, with the reason, and those
-that wait behind them because they are of the same key (0 attempts).`,
+that wait behind them because they are of the same key (0 attempts). daybook parked redrive publishes them, daybook parked
+discard decides that one is never published.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if filter.Limit < 1 || filter.Limit > outbox.MaxParkedLimit {
@@ -33,9 +34,9 @@ that wait behind them because they are of the same key (0 attempts).`,
 		},
 	}
 	cmd.Flags().StringVar(&filter.Relay, "relay", "", "only of this relay")
-	cmd.Flags().BoolVar(&filter.Redriven, "redriven", false, "also those that were published since")
+	cmd.Flags().BoolVar(&filter.All, "all", false, "also those that were redriven or discarded")
 	cmd.Flags().IntVar(&filter.Limit, "limit", outbox.DefaultParkedLimit, "at most so many")
-	cmd.AddCommand(a.redriveParkedCommand())
+	cmd.AddCommand(a.redriveParkedCommand(), a.discardParkedCommand())
 	return cmd
 }
 
@@ -59,8 +60,8 @@ func (a *app) parked(ctx context.Context, pool *pgxpool.Pool, filter outbox.Park
 			p.Relay, fmt.Sprint(p.Position), string(p.Kind), job, showKey(p.KeyDigest, p.KeyPreview),
 			fmt.Sprint(p.Attempts), show.Time(p.ParkedAt), show.OneLine(p.Reason),
 		}
-		if filter.Redriven {
-			row = append(row, show.Time(p.RedrivenAt))
+		if filter.All {
+			row = append(row, show.Time(p.RedrivenAt), show.Time(p.DiscardedAt), orNothing(p.DiscardActor), orNothing(p.DiscardReason))
 		}
 		rows = append(rows, row)
 	}
@@ -74,8 +75,9 @@ func (a *app) parked(ctx context.Context, pool *pgxpool.Pool, filter outbox.Park
 		{Title: "parked_at"},
 		{Title: "reason"},
 	}
-	if filter.Redriven {
-		columns = append(columns, show.Column{Title: "redriven_at"})
+	if filter.All {
+		columns = append(columns, show.Column{Title: "redriven_at"}, show.Column{Title: "discarded_at"},
+			show.Column{Title: "discard_actor"}, show.Column{Title: "discard_reason"})
 	}
 	return show.Table(a.Stdout, columns, rows, "nothing is parked")
 }
