@@ -151,6 +151,11 @@ func (r *relayRun) relay(ctx, held context.Context) error {
 	if r.source, err = ReadSource(held, r.config.Pool); err != nil {
 		return r.reason(held, err)
 	}
+	keeping, stop := context.WithCancel(held)
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { r.keepUp(keeping) })
+	defer upkeep.Wait()
+	defer stop()
 	r.head = 0
 	for {
 		if err := r.turn(ctx, held); err != nil {

@@ -26,7 +26,12 @@ const (
 	DefaultMaxBackOff    = 10 * time.Second
 	DefaultLease         = 30 * time.Second
 	DefaultCloseGrace    = 5 * time.Second
+	// DefaultParkedRetention is 30 days.
+	DefaultParkedRetention = 30 * 24 * time.Hour
 )
+
+// MaxParkedRetention bounds RelayConfig.ParkedRetention.
+const MaxParkedRetention = 3650 * 24 * time.Hour
 
 // MaxLanes bounds RelayConfig.Lanes.
 const MaxLanes = 1024
@@ -69,6 +74,11 @@ type RelayConfig struct {
 	// ParkLimit is how many events may be parked in a row, with none published between them; default 100. Beyond that the
 	// fault is taken for the broker's: nothing more is parked, and the Relay tries on until one is published.
 	ParkLimit int
+	// ParkedRetention is how long the record of an event is kept that was parked and then redriven or discarded: at most 3,650
+	// days, truncated to milliseconds; default 30 days; a negative one removes it at once. The working relay removes those of
+	// its own name when it begins and every minute, in transactions of 500 rows that pass over whatever somebody holds. What
+	// lies beyond its cursor is kept. Those of a relay that never runs any more stay.
+	ParkedRetention time.Duration
 	// Poison says whether an error of Publisher is the event's own, such as a message that is too large. Any other is the
 	// broker's or the connection's: then the Relay tries again, for as long as it takes, and parks nothing. It is not
 	// asked about a cancelled context, which is never the event's fault. Default: every error that does not look like a
@@ -120,6 +130,8 @@ func (c RelayConfig) Validate() error {
 		return fmt.Errorf("daybook: outbox.RelayConfig: ProbeInterval is %v, must be at least 1ms, or negative for none", c.ProbeInterval)
 	case c.Lease < 30*time.Millisecond:
 		return fmt.Errorf("daybook: outbox.RelayConfig: Lease is %v, must be at least 30ms", c.Lease)
+	case c.ParkedRetention > MaxParkedRetention:
+		return fmt.Errorf("daybook: outbox.RelayConfig: ParkedRetention is %v, must be at most 3650 days", c.ParkedRetention)
 	case c.MaxBackOff < 0 || c.RetryInterval < 0 || c.CloseGrace < 0:
 		return errors.New("daybook: outbox.RelayConfig: MaxBackOff, RetryInterval and CloseGrace must not be negative")
 	}
@@ -162,6 +174,7 @@ func (c RelayConfig) withDefaults() RelayConfig {
 	c.Lanes = orDefault(c.Lanes, DefaultLanes)
 	c.MaxAttempts = orDefault(c.MaxAttempts, DefaultMaxAttempts)
 	c.ParkLimit = orDefault(c.ParkLimit, DefaultParkLimit)
+	c.ParkedRetention = orDefault(c.ParkedRetention, DefaultParkedRetention)
 	if c.Poison == nil {
 		c.Poison = notTheConnection
 	}

@@ -35,6 +35,8 @@ var (
 	parkedStateSQL string
 	//go:embed sql/parked_behind.sql
 	parkedBehindSQL string
+	//go:embed sql/parked_forget.sql
+	parkedForgetSQL string
 	//go:embed sql/parked_failed.sql
 	parkedFailedSQL string
 )

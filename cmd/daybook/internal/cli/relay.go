@@ -97,6 +97,8 @@ key; see daybook parked.`,
 	cmd.Flags().StringVar(&createStream, "create-stream", "", "make a stream of this name for daybook.events.> if there is none")
 	cmd.Flags().IntVar(&config.Lanes, "lanes", outbox.DefaultLanes, "publish so many at the same time, at most")
 	cmd.Flags().IntVar(&config.PageSize, "page-size", outbox.DefaultRelayPageSize, "read so many at once, at most")
+	cmd.Flags().DurationVar(&config.ParkedRetention, "parked-retention", 0,
+		"how long the records of redriven and discarded events are kept (default 720h, 30 days)")
 	return cmd
 }
 
