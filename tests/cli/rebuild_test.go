@@ -48,15 +48,17 @@ func testRebuildCommand(t *testing.T, d daybook) {
 		return n
 	}
 
-	rates := regexp.MustCompile(`\d[\d,]*  AGE`)
-	plan := withoutAges(d.ok(t, call{args: []string{"rebuild", "--all", "--dry-run"}, url: db.URL}))
-	golden(t, "rebuild-dry-run", rates.ReplaceAllString(plan, "RATE  AGE"))
+	rates := regexp.MustCompile(`\d[\d,]*  (\d+  AGE  AGE)`)
+	plan := withoutAges(d.ok(t, call{args: []string{"rebuild", "--all", "--dry-run", "--slices", "3"}, url: db.URL}))
+	golden(t, "rebuild-dry-run", rates.ReplaceAllString(plan, "RATE  $1"))
 	var plans struct {
 		Plans []map[string]any
 	}
-	text := d.ok(t, call{args: []string{"rebuild", "view_job", "--dry-run", "--json"}, url: db.URL})
+	text := d.ok(t, call{args: []string{"rebuild", "view_job", "--dry-run", "--slices", "3", "--json"}, url: db.URL})
 	if err := json.Unmarshal([]byte(text), &plans); err != nil || len(plans.Plans) != 1 || plans.Plans[0]["events"] != 3.0 {
 		t.Errorf("%v\n%s", err, text)
+	} else if p := plans.Plans[0]; p["slices"] != 3.0 || p["index_seconds"] == 0.0 || p["shortest_seconds"].(float64) >= p["longest_seconds"].(float64) {
+		t.Errorf("%s", text)
 	}
 	if n := left(); n != 0 {
 		t.Errorf("a dry run left %d tables", n)

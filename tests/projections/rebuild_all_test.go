@@ -234,24 +234,38 @@ func TestDryRun(t *testing.T) {
 
 	key, scope := projections.ViewKey(), perScope2()
 	for _, p := range []projections.Projection{key, scope} {
-		plan, err := projections.DryRun(ctx, db.Pool, p, projections.RebuildConfig{BatchSize: 150})
+		plan, err := projections.DryRun(ctx, db.Pool, p, projections.RebuildConfig{BatchSize: 150, Slices: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Rate <= 0 || plan.Estimate <= 0 || plan.LiveBytes == 0 {
+		if plan.Rate <= 0 || plan.Fold <= 0 || plan.LiveBytes == 0 {
 			t.Errorf("%+v", plan)
 		}
 		want := projections.RebuildPlan{
 			Projection: p.Name, Version: p.Version, LiveVersion: 1, Head: 400, Events: 400, LiveBytes: plan.LiveBytes,
-			Sampled: 400, Rate: plan.Rate, Estimate: plan.Estimate,
+			Sampled: 400, Rate: plan.Rate, Slices: 1,
+			Fold: plan.Fold, Indexes: plan.Indexes, Shortest: plan.Shortest, Longest: plan.Longest,
 		}
 		if p.Name == "view_key" {
+			// It goes on with the slices that it has.
 			want.ResumesAt = 100
+			want.Slices = queryOne[int](t, db, `select count(*) from daybook.cursor where name like 'rebuild:view_key:%'`)
 			want.Events = queryOne[int64](t, db, `select count(*) from daybook.event where kind not like 'job.%'`)
 		}
 		if diff := cmp.Diff(want, plan); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+	}
+	plan, err := projections.DryRun(ctx, db.Pool, key, projections.RebuildConfig{BatchSize: 150, Slices: 3, Restart: true})
+	if err != nil || plan.ResumesAt != 0 || plan.Slices != 3 {
+		t.Errorf("from the beginning: %+v, %v", plan, err)
+	}
+	// Three slices at best, one at worst, and the indexes, which this view has and one made by its DDL has had from the beginning.
+	if best, all := plan.Fold/3+plan.Indexes, plan.Fold+plan.Indexes; plan.Indexes <= 0 || plan.Shortest >= best || plan.Longest <= all {
+		t.Errorf("%v of folding, %v of indexes: between %v and %v", plan.Fold, plan.Indexes, plan.Shortest, plan.Longest)
+	}
+	if plan, err := projections.DryRun(ctx, db.Pool, scope, projections.RebuildConfig{}); err != nil || plan.Indexes != 0 {
+		t.Errorf("%+v, %v", plan, err)
 	}
 	bad := key
 	bad.Kinds, bad.Fold = nil, func(context.Context, pgx.Tx, []ledger.Event) error { return nil }
