@@ -247,6 +247,69 @@ func TestRareKind(t *testing.T) {
 	}
 }
 
+// One event of a kind at the end of a ledger of another one is found in at most as many pages as one reading of the ledger takes,
+// which are twice as many for twice the length. PostgreSQL may need fewer: it reads a short table from its beginning. Another
+// subscription of the group reads none of it again.
+func TestRareKindIsReadOnce(t *testing.T) {
+	t.Parallel()
+	topic := outbox.Topic(ledger.KindJobFailed)
+	// take subscribes as the only member of the group, takes one event of the kind, and waits until the cursor is at the end.
+	take := func(db *pgtest.DB, pool *pgxpool.Pool, want ledger.Position) {
+		t.Helper()
+		subscriber := newSubscriber(t, outbox.Config{Pool: pool})
+		messages := subscribe(t, subscriber, topic)
+		if got := positions(t, messages, 1); got[0] != want {
+			t.Errorf("position %d, want %d", got[0], want)
+		}
+		waitCursor(t, db, "test/"+topic, want)
+		if err := subscriber.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	type cost struct{ plain, first, second int64 }
+	measure := func(events int) (c cost) {
+		t.Helper()
+		db := pgtest.New(t)
+		appendEvents(t, db, ledger.KindJobStarted, events-1)
+		appendEvents(t, db, ledger.KindJobFailed, 1)
+		for sequenced := 1; sequenced > 0; {
+			var err error
+			if sequenced, err = ledger.Sequence(t.Context(), db.Pool); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.Exec(t, `vacuum (analyze) daybook.event, daybook.ledger_order`)
+		c.plain = db.Pages(t, func(pool *pgxpool.Pool) {
+			for at := ledger.Position(0); at < ledger.Position(events); {
+				var err error
+				if _, at, err = ledger.Read(t.Context(), pool, at, outbox.MaxPageSize, ledger.KindJobFailed); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		c.first = db.Pages(t, func(pool *pgxpool.Pool) { take(db, pool, ledger.Position(events)) })
+		appendEvents(t, db, ledger.KindJobFailed, 1)
+		c.second = db.Pages(t, func(pool *pgxpool.Pool) { take(db, pool, ledger.Position(events+1)) })
+		return c
+	}
+	const events = 40_000
+	one, two := measure(events), measure(2*events)
+	t.Logf("pages of %d events %+v, of %d events %+v", events, one, 2*events, two)
+	for _, c := range []cost{one, two} {
+		if c.first > c.plain {
+			t.Errorf("the event is found in %d pages, reading the ledger takes %d", c.first, c.plain)
+		}
+	}
+	// To a tenth: where the pages of an index end depends on how many there are.
+	if off := two.plain - 2*one.plain; max(off, -off) > one.plain/10 {
+		t.Errorf("reading twice the ledger takes %d pages instead of %d", two.plain, one.plain)
+	}
+	// Looking for what is new is all that it does.
+	if two.second > two.first/20 {
+		t.Errorf("the second subscription reads %d pages, the first one read %d", two.second, two.first)
+	}
+}
+
 func TestUnknownTopic(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -2,9 +2,7 @@ package verify_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -119,14 +117,14 @@ func TestRolledBackIDsCostNothing(t *testing.T) {
 		for _, after := range []int{0, events / 2, events - 1000} {
 			c.page += buffers(t, db, `select * from daybook.read_events($1, 1000, null)`, after)
 		}
-		c.rebuild = pages(t, db, func(pool *pgxpool.Pool) {
+		c.rebuild = db.Pages(t, func(pool *pgxpool.Pool) {
 			for _, p := range projections.Builtin() {
 				if _, err := projections.Rebuild(t.Context(), pool, p, projections.RebuildConfig{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		})
-		c.verify = pages(t, db, func(pool *pgxpool.Pool) {
+		c.verify = db.Pages(t, func(pool *pgxpool.Pool) {
 			if report := verifyLedger(t, pool); !report.OK || report.Events != events {
 				t.Errorf("%+v", report)
 			}
@@ -169,37 +167,4 @@ func buffers(t *testing.T, db *pgtest.DB, sql string, args ...any) int64 {
 		total = plan[0].Plan.Hit + plan[0].Plan.Read
 	}
 	return total
-}
-
-// pages returns how many pages of the ledger's two tables and their indexes work reads, in sessions of its own: a session reports
-// what it has read when it ends, at the latest.
-func pages(t *testing.T, db *pgtest.DB, work func(pool *pgxpool.Pool)) int64 {
-	t.Helper()
-	read := func() int64 {
-		return one[int64](t, db.Pool, `
-			select sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
-			from pg_statio_user_tables
-			where schemaname = 'daybook' and relname in ('event', 'ledger_order')`)
-	}
-	config := db.Pool.Config()
-	config.ConnConfig.RuntimeParams["application_name"] = fmt.Sprint("pages of ", t.Name())
-	run := func(work func(pool *pgxpool.Pool)) {
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		work(pool)
-		pool.Close()
-		pgtest.WaitFor(t, patience, func() bool {
-			return one[int64](t, db.Pool, `select count(*) from pg_stat_activity where datname = current_database()
-				and application_name = $1`, config.ConnConfig.RuntimeParams["application_name"]) == 0
-		}, "the sessions have ended")
-	}
-	// What this test itself has read before is reported by now, too.
-	db.Exec(t, `select pg_stat_force_next_flush()`)
-	before := read()
-	run(work)
-	after := int64(0)
-	pgtest.WaitFor(t, 10*time.Second, func() bool { after = read(); return after > before }, "what was read is reported")
-	return after - before
 }
