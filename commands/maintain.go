@@ -14,6 +14,8 @@ var (
 	expireBindingsSQL string
 	//go:embed sql/prune_jobs.sql
 	pruneJobsSQL string
+	//go:embed sql/forget_requests.sql
+	forgetRequestsSQL string
 )
 
 // MaintainOptions says how upkeep is done.
@@ -21,6 +23,10 @@ type MaintainOptions struct {
 	// Retention is how long a finished job is kept: at most 3,650 days, truncated to milliseconds. 0 is the default, 30 days;
 	// a negative one prunes at once. A job whose key is bound is kept until the key is free.
 	Retention time.Duration
+	// RequestRetention is how long the request ID of a purge that has finished, or of a redrive, is remembered: at most 3,650
+	// days, truncated to milliseconds. 0 is the default, 90 days; a negative one forgets at once. After that a repeated
+	// request ID counts as new.
+	RequestRetention time.Duration
 	// BatchSize is how many rows one transaction takes: 1–10,000; 0 is the default, 500.
 	BatchSize int
 }
@@ -29,10 +35,12 @@ type MaintainOptions struct {
 type Maintained struct {
 	// ExpiredBindings were removed, ExpiredLeases taken back, PrunedJobs removed.
 	ExpiredBindings, ExpiredLeases, PrunedJobs int
+	// ForgottenRequests are the records of purges and redrives that were removed.
+	ForgottenRequests int
 }
 
 // Maintain does one whole pass of upkeep: it takes back leases that have run out, removes expired bindings, appending
-// binding.expired for each, and prunes finished jobs after their retention. It works in short transactions that pass
+// binding.expired for each, and prunes finished jobs and forgets request IDs of purges and redrives after their retention. It works in short transactions that pass
 // over whatever somebody holds, batch after batch until nothing is left, so that one pass keeps pace with any backlog.
 // After each batch of bindings it rests for as long as that took, up to 50 ms.
 // Any number of processes may run it at once.
@@ -49,6 +57,10 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 	retention := max(0, orDefault(options.Retention, 30*24*time.Hour))
 	if retention > 3650*24*time.Hour {
 		c.refuse("retention", fmt.Sprintf("is %v, must be at most 3650 days", retention))
+	}
+	requests := max(0, orDefault(options.RequestRetention, 90*24*time.Hour))
+	if requests > 3650*24*time.Hour {
+		c.refuse("request_retention", fmt.Sprintf("is %v, must be at most 3650 days", requests))
 	}
 	if c.err != nil {
 		return Maintained{}, c.err
@@ -93,6 +105,17 @@ func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintain
 		}
 		done.PrunedJobs += pruned
 		if looked < int(batch) {
+			break
+		}
+	}
+	for {
+		var purges, redrives int
+		err := q.passingOver(ctx, forgetRequestsSQL, []any{requests.Milliseconds(), batch}, &purges, &redrives)
+		if err != nil {
+			return done, newCallError("forget requests", true, err)
+		}
+		done.ForgottenRequests += purges + redrives
+		if max(purges, redrives) < int(batch) {
 			return done, nil
 		}
 	}

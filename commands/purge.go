@@ -37,7 +37,8 @@ func (e *RequestIDConflictError) Error() string {
 //
 // It works in batches, each in a transaction of its own; after an error call it again with the same request ID, and it
 // goes on. The same request ID after the end returns the same number and does nothing. With another queue, actor or
-// reason it is a [*RequestIDConflictError].
+// reason it is a [*RequestIDConflictError]. [Queue.Maintain] forgets the request ID of a purge that has finished after
+// MaintainOptions.RequestRetention; from then on it counts as new.
 //
 // The queue, 1–200 bytes, is required: there is no default, so that none is purged by an omission. The request ID is 1–200
 // bytes ([MaxRequestIDBytes]), required. Out of bounds it returns an [*InvalidRequestError] before it does anything;

@@ -43,7 +43,8 @@ func (e *KeyOwnedError) Error() string {
 
 // RedriveJob makes a new job from a failed one, with all its content but no key, no deadline and a fresh attempt budget,
 // and appends job.redriven. It is idempotent by source and request ID: an exact repeat returns the first new job; another
-// actor or reason under the same request ID is a [*RequestIDConflictError].
+// actor or reason under the same request ID is a [*RequestIDConflictError]. [Queue.Maintain] forgets a request ID after
+// MaintainOptions.RequestRetention; from then on it counts as new.
 //
 // It returns [ErrJobNotFound], a [*JobStateError] where the job has not failed, and a [*KeyOwnedError] where the
 // source's key is owned by another job. The request ID is 1–200 bytes ([MaxRequestIDBytes]), required.

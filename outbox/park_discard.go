@@ -14,7 +14,7 @@ import (
 	"github.com/daybook-go/daybook/ledger"
 )
 
-// ErrRedriven: the event was parked and has been published since.
+// ErrRedriven says that the event was parked and has been published since.
 var ErrRedriven = errors.New("daybook: the event at that position was redriven already")
 
 // DiscardConflictError says that an event was discarded before, by another actor or for another reason. What was recorded

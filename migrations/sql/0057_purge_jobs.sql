@@ -12,6 +12,11 @@ create table daybook.purge (
     constraint purge_pkey primary key (request_id)
 );
 
+-- What upkeep goes through.
+create index purge_finished
+    on daybook.purge (finished_at)
+    where finished_at is not null;
+
 comment on table daybook.purge is 'Purges by request ID: who asked, why, and how many jobs it removed.';
 grant select on daybook.purge to daybook_operator;
 

@@ -11,6 +11,10 @@ create table daybook.redrive (
     constraint redrive_pkey primary key (source_job_id, request_id)
 );
 
+-- What upkeep goes through.
+create index redrive_redriven
+    on daybook.redrive (redriven_at);
+
 comment on table daybook.redrive is 'New jobs made from failed ones, by source and request ID.';
 grant select on daybook.redrive to daybook_operator;
 
@@ -173,3 +177,55 @@ as $$
 $$;
 
 grant execute on function daybook.redrive_job, daybook.failed_jobs to daybook_app, daybook_operator;
+
+-- Removes what was recorded of purges that have finished and of redrives, at most p_limit of each, once its retention is over. After
+-- that the same request ID counts as new.
+create function daybook.forget_requests(
+    p_retention_ms bigint,
+    p_limit        integer,
+    out purges     integer,
+    out redrives   integer
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, daybook, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set lock_timeout = '100ms'
+as $$
+declare
+    v_before timestamptz := daybook.clock() - p_retention_ms * interval '1 millisecond';
+begin
+    with picked as materialized (
+        select p.request_id
+        from daybook.purge as p
+        where p.finished_at <= v_before
+        order by p.finished_at
+        limit p_limit
+        for update skip locked
+    )
+    delete from daybook.purge as p
+    using picked as k
+    where p.request_id = k.request_id;
+    get diagnostics purges = row_count;
+
+    with picked as materialized (
+        select r.source_job_id, r.request_id
+        from daybook.redrive as r
+        where r.redriven_at <= v_before
+        order by r.redriven_at
+        limit p_limit
+        for update skip locked
+    )
+    delete from daybook.redrive as r
+    using picked as k
+    where r.source_job_id = k.source_job_id
+        and r.request_id = k.request_id;
+    get diagnostics redrives = row_count;
+end
+$$;
+
+grant execute on function daybook.forget_requests to daybook_app;

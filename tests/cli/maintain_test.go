@@ -13,8 +13,8 @@ func testMaintain(t *testing.T, d daybook) {
 	enqueueSome(t, d, db.URL)
 	db.FreezeClock(t, noon.Add(48*time.Hour))
 	for _, want := range []string{
-		"leases taken back: 0, bindings removed: 2, jobs pruned: 0\n",
-		"leases taken back: 0, bindings removed: 0, jobs pruned: 0\n",
+		"leases taken back: 0, bindings removed: 2, jobs pruned: 0, requests forgotten: 0\n",
+		"leases taken back: 0, bindings removed: 0, jobs pruned: 0, requests forgotten: 0\n",
 	} {
 		if diff := cmp.Diff(want, d.ok(t, call{args: []string{"maintain"}, url: db.URL})); diff != "" {
 			t.Errorf("maintain (-want +got):\n%s", diff)

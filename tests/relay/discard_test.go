@@ -195,9 +195,14 @@ func TestDiscardAnswers(t *testing.T) {
 		t.Errorf("something was written:\n%s\nwas\n%s", after, before)
 	}
 	for _, wrong := range []outbox.DiscardOptions{
-		{}, {Relay: "test", Actor: "ann", Reason: "r"}, {Relay: "test", Position: 2, Reason: "r"}, {Relay: "test", Position: 2, Actor: "ann"},
-		{Relay: "test", Position: 2, Actor: strings.Repeat("a", 201), Reason: "r"}, {Relay: "test", Position: 2, Actor: "ann", Reason: "a\x00"},
-		{Relay: "test", Position: 2, Actor: "ann", Reason: strings.Repeat("r", 1001)}, {Relay: "test", Position: 2, Actor: "\xff", Reason: "r"},
+		{},
+		{Relay: "test", Actor: "ann", Reason: "r"},
+		{Relay: "test", Position: 2, Reason: "r"},
+		{Relay: "test", Position: 2, Actor: "ann"},
+		{Relay: "test", Position: 2, Actor: strings.Repeat("a", 201), Reason: "r"},
+		{Relay: "test", Position: 2, Actor: "ann", Reason: "a\x00"},
+		{Relay: "test", Position: 2, Actor: "ann", Reason: strings.Repeat("r", 1001)},
+		{Relay: "test", Position: 2, Actor: "\xff", Reason: "r"},
 	} {
 		if _, err := outbox.Discard(t.Context(), db.Pool, wrong); err == nil || !strings.Contains(err.Error(), "outbox.DiscardOptions: ") {
 			t.Errorf("%+v: %v", wrong, err)

@@ -58,6 +58,7 @@ var executable = map[string]string{
 	"expire_leases":    "app",
 	"expire_bindings":  "app",
 	"prune_jobs":       "app",
+	"forget_requests":  "app",
 	"cancel_job":       "app, operator",
 	"run_job_now":      "app, operator",
 	"release_key":      "app, operator",

@@ -36,6 +36,8 @@ It works in short transactions that pass over whatever somebody holds. Several m
 		},
 	}
 	cmd.Flags().DurationVar(&options.Retention, "retention", 0, "how long finished jobs are kept (default 720h, 30 days)")
+	cmd.Flags().DurationVar(&options.RequestRetention, "request-retention", 0,
+		"how long the request IDs of purges and redrives are remembered (default 2160h, 90 days)")
 	cmd.Flags().IntVar(&options.BatchSize, "batch-size", 0, "rows that one transaction takes (default 500)")
 	cmd.Flags().DurationVar(&every, "every", 0, "the pause between two passes; without it there is one pass")
 	return cmd
@@ -94,9 +96,10 @@ func (a *app) showMaintained(done commands.Maintained) error {
 			ExpiredLeases   int `json:"expired_leases"`
 			ExpiredBindings int `json:"expired_bindings"`
 			PrunedJobs      int `json:"pruned_jobs"`
-		}{done.ExpiredLeases, done.ExpiredBindings, done.PrunedJobs})
+			Forgotten       int `json:"forgotten_requests"`
+		}{done.ExpiredLeases, done.ExpiredBindings, done.PrunedJobs, done.ForgottenRequests})
 	}
-	_, err := fmt.Fprintf(a.Stdout, "leases taken back: %d, bindings removed: %d, jobs pruned: %d\n",
-		done.ExpiredLeases, done.ExpiredBindings, done.PrunedJobs)
+	_, err := fmt.Fprintf(a.Stdout, "leases taken back: %d, bindings removed: %d, jobs pruned: %d, requests forgotten: %d\n",
+		done.ExpiredLeases, done.ExpiredBindings, done.PrunedJobs, done.ForgottenRequests)
 	return err
 }
