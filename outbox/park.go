@@ -84,7 +84,8 @@ const (
 type ParkedFilter struct {
 	// Relay restricts them to one relay; "" is every one.
 	Relay string
-	// All lists also those that were redriven or discarded, for as long as RelayConfig.ParkedRetention keeps them.
+	// All lists also those that were discarded, and those that were redriven, for as long as RelayConfig.ParkedRetention
+	// keeps these.
 	All bool
 	// After is where the last page ended: its last event. Only its Relay and Position are looked at; the zero Parked
 	// begins with the first.

@@ -63,12 +63,13 @@ type Discarded struct {
 // discardLease bounds what never happens: the lease is taken and released in one transaction.
 const discardLease = 30 * time.Second
 
-// Discard decides that a parked event is never published, and keeps who decided, why and when. The later events of its
-// key wait behind it no longer: the next [Redrive] publishes them, in order, beginning at Discarded.First, and when none
-// waits the relay publishes what comes of the key. An event that only waits behind another one can be discarded as well.
+// Discard decides that a parked event is never published, and keeps for good who decided, why and when. The later events
+// of its key wait behind it no longer: the next [Redrive] publishes them, in order, beginning at Discarded.First, and when
+// none waits the relay publishes what comes of the key. An event that only waits behind another one can be discarded as
+// well.
 //
-// It never moves the relay's cursor, and the relay may run meanwhile; one that reads the event again after a crash passes
-// over it. The event stays in the ledger: only this relay does not publish it.
+// It never moves the relay's cursor, and the relay may run meanwhile; one that reads the event again after a crash or after
+// its cursor was set back passes over it. The event stays in the ledger: only this relay does not publish it.
 //
 // The same actor and reason again change nothing and return what was recorded; others are a [*DiscardConflictError]. It
 // returns [ErrNotParked] where no event of the relay is parked at that position, [ErrRedriven] where it was published

@@ -74,10 +74,10 @@ type RelayConfig struct {
 	// ParkLimit is how many events may be parked in a row, with none published between them; default 100. Beyond that the
 	// fault is taken for the broker's: nothing more is parked, and the Relay tries on until one is published.
 	ParkLimit int
-	// ParkedRetention is how long the record of an event is kept that was parked and then redriven or discarded: at most 3,650
-	// days, truncated to milliseconds; default 30 days; a negative one removes it at once. The working relay removes those of
-	// its own name when it begins and every minute, in transactions of 500 rows that pass over whatever somebody holds. What
-	// lies beyond its cursor is kept. Those of a relay that never runs any more stay.
+	// ParkedRetention is how long the record of an event is kept that was parked and then redriven: at most 3,650 days,
+	// truncated to milliseconds; default 30 days; a negative one removes it at once. The working relay removes those of its own
+	// name when it begins and every minute, in transactions of 500 rows that pass over whatever somebody holds. Those of a relay
+	// that never runs any more stay. The record of a discarded event is kept for good.
 	ParkedRetention time.Duration
 	// Poison says whether an error of Publisher is the event's own, such as a message that is too large. Any other is the
 	// broker's or the connection's: then the Relay tries again, for as long as it takes, and parks nothing. It is not

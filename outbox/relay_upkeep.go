@@ -14,10 +14,9 @@ const (
 	forgetBatch = 500
 )
 
-// keepUp removes the records of parked events after their retention, now and every upkeepInterval, until ctx ends. It is the
-// relay's own work and not Queue.Maintain's: the table is the relay's, its user may write it and the
-// application's may not, and how far the relay has come decides what may go. Beside the pages and never between them: the
-// relay does not wait for it.
+// keepUp removes the records of redriven events after their retention, now and every upkeepInterval, until ctx ends. It is
+// the relay's own work and not Queue.Maintain's: the table is the relay's, its user may write it and the application's may
+// not. Beside the pages and never between them: the relay does not wait for it.
 func (r *relayRun) keepUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := r.forget(ctx); err != nil && ctx.Err() == nil {
@@ -31,9 +30,9 @@ func (r *relayRun) keepUp(ctx context.Context) {
 func (r *relayRun) forget(ctx context.Context) error {
 	retention := max(0, r.config.ParkedRetention)
 	for {
-		tag, err := r.config.Pool.Exec(ctx, parkedForgetSQL, r.config.Name, RelayCursorName(r.config.Name), retention.Milliseconds())
+		tag, err := r.config.Pool.Exec(ctx, parkedForgetSQL, r.config.Name, retention.Milliseconds())
 		if err != nil {
-			return fmt.Errorf("daybook: remove the records of parked events: %w", err)
+			return fmt.Errorf("daybook: remove the records of redriven events: %w", err)
 		}
 		if tag.RowsAffected() < forgetBatch {
 			return nil

@@ -54,10 +54,10 @@ create index parked_discarded
     on daybook.parked (relay, position)
     where discarded_at is not null;
 
--- What upkeep goes through: only those that wait no longer, the oldest first.
-create index parked_ended
-    on daybook.parked (relay, coalesce(redriven_at, discarded_at))
-    where coalesce(redriven_at, discarded_at) is not null;
+-- What upkeep goes through: those that were redriven, the oldest first. Those that were discarded stay.
+create index parked_redriven
+    on daybook.parked (relay, redriven_at)
+    where redriven_at is not null;
 
 comment on table daybook.parked is 'Events that a relay has set aside: position, reason, and since when.';
 comment on column daybook.parked.attempts is 'How often publishing it was tried; 0 where it waits behind an earlier event of its key.';

@@ -1,5 +1,5 @@
--- Removes one batch of what waits no longer, the oldest first, and passes over whatever somebody holds. Beyond the relay's
--- cursor everything is kept: it may be read again, and what was discarded must still be known then.
+-- Removes one batch of what was redriven, the oldest first, and passes over whatever somebody holds. What was discarded is
+-- kept: it says who decided so and why, and a relay that reads the event again must know.
 --
 -- The clock as a subquery, because a volatile function is no bound of an index; the positions as an array, because a join
 -- might be planned to read the whole table.
@@ -9,15 +9,10 @@ where d.relay = $1::text
         select p.position
         from daybook.parked as p
         where p.relay = $1::text
-            and coalesce(p.redriven_at, p.discarded_at) <= (
-                select daybook.clock() - $3::bigint * interval '1 millisecond'
+            and p.redriven_at <= (
+                select daybook.clock() - $2::bigint * interval '1 millisecond'
             )
-            and p.position <= (
-                select c.position
-                from daybook.cursor as c
-                where c.name = $2::text
-            )
-        order by coalesce(p.redriven_at, p.discarded_at)
+        order by p.redriven_at
         limit 500
         for update of p skip locked
     ))

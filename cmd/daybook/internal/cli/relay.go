@@ -98,7 +98,7 @@ key; see daybook parked.`,
 	cmd.Flags().IntVar(&config.Lanes, "lanes", outbox.DefaultLanes, "publish so many at the same time, at most")
 	cmd.Flags().IntVar(&config.PageSize, "page-size", outbox.DefaultRelayPageSize, "read so many at once, at most")
 	cmd.Flags().DurationVar(&config.ParkedRetention, "parked-retention", 0,
-		"how long the records of redriven and discarded events are kept (default 720h, 30 days)")
+		"how long the records of redriven events are kept (default 720h, 30 days)")
 	return cmd
 }
 
