@@ -20,8 +20,8 @@ func (a *app) discardParkedCommand() *cobra.Command {
 		Use:   "discard RELAY POSITION --actor WHO --reason WHY",
 		Short: "Decide that a parked event is never published",
 		Long: `Decides that a relay never publishes the event that it has parked at this position, and keeps for good who decided, why
-and when; daybook parked --all shows it. The event stays in the ledger. The relay may run meanwhile, and its place in the ledger
-does not change.
+and when; daybook parked --all shows it. The event stays in the ledger. The relay may run meanwhile, and its place in
+the ledger does not change.
 
 The later events of its key wait behind it no longer: daybook parked redrive publishes them, in order. The same actor and
 reason again change nothing; others are refused.`,
