@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/daybook-go/daybook/ledger"
+	"github.com/daybook-go/daybook/outbox"
 	"github.com/daybook-go/daybook/tests/pgtest"
 )
 
@@ -30,17 +31,11 @@ func testStatus(t *testing.T, d daybook) {
 
 func testStatusCheck(t *testing.T, d daybook) {
 	db := pgtest.New(t)
-	check := func(wantCode int, wantProblem string, flags ...string) {
-		t.Helper()
-		r := d.run(t, call{args: append([]string{"status", "--check"}, flags...), url: db.URL})
-		if r.code != wantCode || !strings.Contains(r.stdout, wantProblem) {
-			t.Errorf("exit code %d, want %d and %q\n%s%s", r.code, wantCode, wantProblem, r.stdout, r.stderr)
-		}
-	}
+	check := checkStatus(t, d, db)
 	check(0, "gaps: none")
 	check(4, "unhealthy: view_key has never run here", "--expect", "view_key")
 	d.ok(t, call{args: []string{"enqueue", "--type", "t"}, url: db.URL})
-	check(4, "unhealthy: no projection has ever run here")
+	check(4, "unhealthy: nobody reads the ledger: no subscriber, projection or relay has ever run here")
 
 	// As long as somebody runs all is well, and an operator who may not know who does is not alarmed.
 	projecting := d.follow(t, call{args: []string{"project"}, url: db.URL})
@@ -88,6 +83,50 @@ func testStatusCheck(t *testing.T, d daybook) {
 	check(0, "view_key", "--poll-only", "--max-lag", "2h", "--max-lag-events", "1")
 	d.ok(t, call{args: []string{"enqueue", "--type", "t"}, url: db.URL})
 	check(4, "unhealthy: projection view_key is 2 events behind", "--max-lag", "2h", "--max-lag-events", "1")
+}
+
+// checkStatus returns a call of status --check that fails the test where it ends otherwise.
+func checkStatus(t *testing.T, d daybook, db *pgtest.DB) func(wantCode int, wantProblem string, flags ...string) {
+	return func(wantCode int, wantProblem string, flags ...string) {
+		t.Helper()
+		r := d.run(t, call{args: append([]string{"status", "--check"}, flags...), url: db.URL})
+		if r.code != wantCode || !strings.Contains(r.stdout, wantProblem) {
+			t.Errorf("exit code %d, want %d and %q\n%s%s", r.code, wantCode, wantProblem, r.stdout, r.stderr)
+		}
+	}
+}
+
+// Nobody has to project: where only a subscriber runs all is well, until it does not. A rebuild alone is no reader.
+func testStatusWithoutProjections(t *testing.T, d daybook) {
+	db := pgtest.New(t)
+	check := checkStatus(t, d, db)
+	d.ok(t, call{args: []string{"enqueue", "--type", "t"}, url: db.URL})
+	db.Exec(t, `insert into daybook.cursor (name, epoch, position) values ('rebuild:view_key', 1, 0)`)
+	check(4, "unhealthy: nobody reads the ledger: ", "--poll-only")
+	db.Exec(t, `delete from daybook.cursor`)
+
+	// One that stands by is heard of and has no cursor.
+	db.Exec(t, `insert into daybook.runner_beat (name, kind, host, pid) values ('relay:nats', 'relay', 'shop', 1)`)
+	check(0, "nobody listens", "--poll-only")
+	check(4, "unhealthy: relay nats is not running: ", "--poll-only", "--max-beat-age", "0s")
+	db.Exec(t, `delete from daybook.runner_beat`)
+
+	subscriber, err := outbox.NewSubscriber(outbox.Config{Pool: db.AsRole(t, "daybook_relay"), ConsumerGroup: "invoices"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = subscriber.Close() }()
+	messages, err := subscriber.Subscribe(t.Context(), outbox.Topic(ledger.KindAccepted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	(<-messages).Ack()
+	check(0, "running: 1 process listens")
+	check(4, "unhealthy: view_key has never run here", "--expect", "view_key")
+	if err := subscriber.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(4, "unhealthy: nobody listens")
 }
 
 func testOperator(t *testing.T, d daybook) {

@@ -38,6 +38,7 @@ func TestTool(t *testing.T) {
 		"control characters":        testControlCharacters,
 		"status":                    testStatus,
 		"status check":              testStatusCheck,
+		"without projections":       testStatusWithoutProjections,
 		"parked discard":            testParkedDiscard,
 		"operator":                  testOperator,
 		"views":                     testViews,

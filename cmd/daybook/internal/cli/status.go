@@ -36,8 +36,9 @@ each consumer group has published, what each projection has projected. The lag o
 committed beyond its place, also what nobody has sequenced yet. It also shows the oldest transaction that keeps gaps.
 
 It writes nothing and takes a few milliseconds, however large the ledger is. With --check the exit code is 4 where
-something is wrong, and each thing that is wrong is a line. A reader that never started has no lag to show: name those
-that must exist with --expect. That nobody runs at all is seen by members of pg_read_all_stats only.
+something is wrong, and each thing that is wrong is a line: also that events have committed and no reader has ever run.
+Where one has, another that never started has no lag to show: name those that must exist with --expect. That nobody
+listens is seen by members of pg_read_all_stats only.
 
 A subscriber, projection or relay says every five seconds that it is there, whether there is anything to do or not. One
 that has done so once and stops is a problem, even where its lag is 0: --forget NAME takes it off the list for good.`,
@@ -53,7 +54,7 @@ that has done so once and stops is a problem, even where its lag is 0: --forget 
 	cmd.Flags().Int64Var(&f.maxParked, "max-parked", 0, "with --check: how many events may be parked")
 	cmd.Flags().StringVar(&f.forget, "forget", "", "forget the runner of this name: it is not to run any more")
 	cmd.Flags().DurationVar(&f.maxGap, "max-gap-age", 10*time.Minute, "with --check: longest a transaction may keep gaps")
-	cmd.Flags().StringArrayVar(&f.expected, "expect", nil, "with --check: a consumer group or projection that must exist; repeat it for more")
+	cmd.Flags().StringArrayVar(&f.expected, "expect", nil, "with --check: a consumer group, projection or relay that must exist; repeat it for more")
 	cmd.Flags().BoolVar(&f.pollOnly, "poll-only", false, "with --check: readers do not listen, so that nobody listens is no problem")
 	return cmd
 }
@@ -94,17 +95,16 @@ func unhealthy(s ledger.Status, f statusFlags) []string {
 	}
 	late("sequencing", s.Unsequenced)
 	known := map[string]bool{}
-	projections := 0
+	// One that stands by has no cursor yet.
+	everRan := len(s.Runners) > 0
 	for _, c := range s.Cursors {
 		kind, name := readerOf(c.Name)
 		known[name], known[c.Name] = true, true
-		if kind == readerProjection {
-			projections++
-		}
 		// An unfinished rebuild is behind by nature, and nobody waits for it.
 		if kind == readerRebuild {
 			continue
 		}
+		everRan = true
 		late(string(kind)+" "+name, c.Lag)
 		if c.Cursor.Epoch != s.Epoch {
 			problems = append(problems, fmt.Sprintf("%s %s belongs to epoch %d, the ledger is in epoch %d", kind, name, c.Cursor.Epoch, s.Epoch))
@@ -115,8 +115,8 @@ func unhealthy(s ledger.Status, f statusFlags) []string {
 			problems = append(problems, name+" has never run here")
 		}
 	}
-	if projections == 0 && s.Head+ledger.Position(s.Unsequenced.Events) > 0 {
-		problems = append(problems, "no projection has ever run here")
+	if !everRan && int64(s.Head)+s.Unsequenced.Events > 0 {
+		problems = append(problems, "nobody reads the ledger: no subscriber, projection or relay has ever run here")
 	}
 	if s.Listeners == 0 && len(s.Cursors) > 0 && !f.pollOnly {
 		problems = append(problems, "nobody listens: no subscriber, projection or relay is running")
