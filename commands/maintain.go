@@ -46,8 +46,8 @@ type Maintained struct {
 // Any number of processes may run it at once.
 //
 // Out of bounds it returns an [*InvalidRequestError] before it does anything; otherwise a [*CallError], or the context's
-// error, with what was done until then. The next call goes on from there: a loop around it waits and calls it again where
-// [ledger.MayPass] says so, or where the answer was lost, see [CallError].
+// error, with what was done until then. The next call goes on from there: a loop around it, unless its context has
+// ended, waits and calls it again where [ledger.MayPass] says so, or where the answer was lost, see [CallError].
 func (q *Queue) Maintain(ctx context.Context, options MaintainOptions) (Maintained, error) {
 	if q.pool == nil {
 		return Maintained{}, errNoPool

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"net"
 
@@ -10,6 +11,9 @@ import (
 // MayPass says whether a call that failed may succeed when it is made again as it is: whatever has to do with the
 // connection, with a server that restarts, is full or is a replica, or with other transactions. A loop then waits and goes
 // on; everything else would fail for ever. The transaction of the call cannot go on in any case.
+//
+// The end of the context of a call does not pass: a loop under one with a deadline ends with it. A connection that could not
+// be made in its own connect_timeout looks the same, and does pass; where it was the context's deadline, the next call says so.
 //
 // An unexpected end of input is left to the caller: it is that of a connection, whose server was killed in mid-answer, only
 // where the caller has read nothing else.
@@ -35,5 +39,13 @@ func MayPass(err error) bool {
 	}
 	var network net.Error
 	var connect *pgconn.ConnectError
-	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &connect):
+		return true
+	case errors.Is(err, context.DeadlineExceeded): // is a net.Error
+		return false
+	}
+	return errors.As(err, &network) || pgconn.SafeToRetry(err)
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"io"
 
@@ -14,11 +15,15 @@ type passing struct{ error }
 
 func (p passing) Unwrap() error { return p.error }
 
-// mayPass says whether the same thing may succeed when it is done again.
+// mayPass says whether the same thing may succeed when it is done again. Whoever asks has looked at its own context before:
+// then a deadline is that of one statement.
 func mayPass(err error) bool {
 	var fromServer *pgconn.PgError
 	var moment passing
-	return ledger.MayPass(err) || !errors.As(err, &fromServer) && errors.As(err, &moment)
+	if ledger.MayPass(err) {
+		return true
+	}
+	return !errors.As(err, &fromServer) && (errors.As(err, &moment) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // mayPassOutside is mayPass for what is done outside of folds. There an unexpected end is that of a connection, whose server
