@@ -108,10 +108,7 @@ func (b *beater) beat(ctx context.Context) error {
 		return err
 	}
 	defer conn.Release()
-	// A beat under way at the end may finish, for closeGrace: a cancelled one costs its connection, which then is still
-	// being closed when Close returns.
-	statement, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(closeGrace, abandon) })()
+	statement, done := withGrace(ctx)
+	defer done()
 	return ledger.Beat(statement, conn, b.kind, b.host, os.Getpid(), names...)
 }

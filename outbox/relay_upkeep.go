@@ -28,14 +28,25 @@ func (r *relayRun) keepUp(ctx context.Context) {
 
 // forget does one whole pass, each batch in a transaction of its own.
 func (r *relayRun) forget(ctx context.Context) error {
-	retention := max(0, r.config.ParkedRetention)
 	for {
-		tag, err := r.config.Pool.Exec(ctx, parkedForgetSQL, r.config.Name, retention.Milliseconds())
+		forgotten, err := r.forgetBatch(ctx)
 		if err != nil {
 			return fmt.Errorf("daybook: remove the records of redriven events: %w", err)
 		}
-		if tag.RowsAffected() < forgetBatch {
+		if forgotten < forgetBatch {
 			return nil
 		}
 	}
+}
+
+func (r *relayRun) forgetBatch(ctx context.Context) (int64, error) {
+	conn, err := r.config.Pool.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Release()
+	statement, done := withGrace(ctx)
+	defer done()
+	tag, err := conn.Exec(statement, parkedForgetSQL, r.config.Name, max(0, r.config.ParkedRetention).Milliseconds())
+	return tag.RowsAffected(), err
 }

@@ -26,10 +26,6 @@ const (
 	quickPage = slowPage / 4
 )
 
-// closeGrace is how long a statement may go on after the end. Statements of this package are short; this is for a
-// server that no longer answers.
-const closeGrace = 5 * time.Second
-
 // What BeginTx answers where there is no page to begin. watermill-sql hands it to HandleError and begins again.
 var (
 	errNothingNew = errors.New("nothing new")

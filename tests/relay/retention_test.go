@@ -135,6 +135,54 @@ func TestRetentionKeeps(t *testing.T) {
 	}
 }
 
+// A pass under way when Run ends may finish: its connection stays in the pool, and none is still being closed when Run returns.
+func TestUpkeepFinishesAtTheEnd(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(background(t)) }()
+	if _, err := tx.Exec(t.Context(), `lock table daybook.parked`); err != nil {
+		t.Fatal(err)
+	}
+	pool := db.AsRole(t, "daybook_relay")
+	r := start(t, outbox.RelayConfig{Pool: pool, Publisher: newBroker(t)})
+	db.WaitBlockedBy(t, tx.Conn().PgConn().PID(), 1)
+	var upkeep uint32
+	err = db.Pool.QueryRow(t.Context(), `
+		select a.pid from pg_stat_activity as a
+		where a.datname = current_database()
+			and $1::int = any (pg_blocking_pids(a.pid))`, tx.Conn().PgConn().PID()).Scan(&upkeep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.end()
+	}()
+	// As long as one that gives its statement up would take to return.
+	select {
+	case <-ended:
+		t.Error("Run has not waited for its upkeep")
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	kept := false
+	for _, conn := range pool.AcquireAllIdle(t.Context()) {
+		kept = kept || conn.Conn().PgConn().PID() == upkeep
+		conn.Release()
+	}
+	if !kept {
+		t.Error("the connection of the upkeep was given up")
+	}
+}
+
 // A pass that finds nothing reads an index and no table, however many events wait: on a table that was never analysed and on
 // a large one.
 func TestRetentionPlan(t *testing.T) {
