@@ -238,9 +238,9 @@ func TestLeaseIsLostWhilePublisherHangs(t *testing.T) {
 	appendEvents(t, db, events, 0)
 	p := &hanging{from: 11, through: 10 + lanes, free: make(chan struct{}), hung: map[ledger.Position]context.Context{}}
 	defer close(p.free)
-	// A lease that is not lost by being slow.
+	// A lease that is not lost by being slow: the relay gives it up after 10 s without a renewal, and renews it every 5 s.
 	start(t, outbox.RelayConfig{
-		Pool: db.Pool, Publisher: p, Lanes: lanes, PageSize: events, Lease: 1500 * time.Millisecond, CloseGrace: time.Millisecond,
+		Pool: db.Pool, Publisher: p, Lanes: lanes, PageSize: events, Lease: 15 * time.Second, CloseGrace: time.Millisecond,
 	})
 	pgtest.WaitFor(t, patience, func() bool { waited, _ := p.abandoned(); return waited }, "every lane hangs")
 	db.Exec(t, `update daybook.relay_lease set holder = gen_random_uuid(), expires_at = clock_timestamp() + interval '1 hour'`)
