@@ -40,9 +40,9 @@ type Maintained struct {
 }
 
 // Maintain does one whole pass of upkeep: it takes back leases that have run out, removes expired bindings, appending
-// binding.expired for each, and prunes finished jobs and forgets request IDs of purges and redrives after their retention. It works in short transactions that pass
-// over whatever somebody holds, batch after batch until nothing is left, so that one pass keeps pace with any backlog.
-// After each batch of bindings it rests for as long as that took, up to 50 ms.
+// binding.expired for each, and prunes finished jobs and forgets request IDs of purges and redrives after their retention.
+// It works in short transactions that pass over whatever somebody holds, batch after batch until nothing is left, so
+// that one pass keeps pace with any backlog. After each batch of bindings it rests for as long as that took, up to 50 ms.
 // Any number of processes may run it at once.
 //
 // Out of bounds it returns an [*InvalidRequestError] before it does anything; otherwise a [*CallError], or the context's
