@@ -84,8 +84,8 @@ func (o offsets) AckMessageQuery(_ string, row watermillsql.Row, _ string) water
 	}
 	// The number of rows is not looked at: where somebody else has moved the cursor meanwhile, it stays as it is, and the
 	// next turn begins from there.
-	at := o.pageCursor.end(to)
-	return watermillsql.Query{Query: ackSQL, Args: []any{o.name, o.cursor.Epoch, int64(at), int64(to)}}
+	from := o.pageCursor.end(to)
+	return watermillsql.Query{Query: ackSQL, Args: []any{o.name, o.cursor.Epoch, from, int64(to)}}
 }
 
 // dropPortal makes PostgreSQL let go of the page's snapshot. The portal of a SELECT that was read to its end keeps it

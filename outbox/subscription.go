@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -167,7 +168,7 @@ func (s *subscription) beginTx(ctx context.Context, options *sql.TxOptions) (*sq
 		_ = tx.Rollback() // after a commit it does nothing
 		return nil, err
 	}
-	s.begun, s.read, s.complete, s.dropped, s.handed = time.Now(), 0, false, false, watermillsql.Row{}
+	s.begun, s.read, s.complete, s.dropped = time.Now(), 0, false, false
 	return tx, nil
 }
 
@@ -264,8 +265,13 @@ func (s *subscription) release() {
 // HandleError is called after each turn, with the transaction closed: the place to give back what the page held, and
 // to wait. A turn that found something is followed by the next at once.
 func (s *subscription) HandleError(_ watermill.LoggerAdapter, noMessage bool, err error) time.Duration {
+	// watermill-sql only logs a commit that has failed.
+	broken := s.broken()
+	s.lost = s.lost || broken
 	s.giveBack()
-	s.pageCursor.settle(err != nil, s.ackedLast())
+	s.pageCursor.settle(err == nil && !broken, s.ackedLast())
+	// A later ack is not looked at: the group may be another member's by then.
+	s.handed = watermillsql.Row{}
 	var epoch *ledger.EpochError
 	switch {
 	case s.ending.Err() != nil, errors.Is(err, errAgain), errors.Is(err, ledger.ErrCursorMoved):
@@ -321,6 +327,16 @@ func (s *subscription) adaptPage(took time.Duration) {
 	case took < quickPage:
 		s.pageSize = min(2*s.pageSize, s.subscriber.config.PageSize)
 	}
+}
+
+// broken reports whether the connection of the page is gone.
+func (s *subscription) broken() bool {
+	return s.conn != nil && s.conn.Raw(func(driverConn any) error {
+		if driverConn.(*stdlib.Conn).Conn().IsClosed() {
+			return driver.ErrBadConn
+		}
+		return nil
+	}) != nil
 }
 
 func (s *subscription) giveBack() {
