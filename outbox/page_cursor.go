@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -19,11 +18,14 @@ import (
 // ackedInterval is how long the cursor may stay behind the messages that were acked, while their page is being handled.
 const ackedInterval = 20 * time.Millisecond
 
-// beginAcked begins the transaction of a write. A request for a table behind waiting DDL gives up after so many milliseconds:
+// settleTime is how long an attempt goes on to write what was acked, after a page that has failed or was closed.
+const settleTime = time.Second
+
+// beginAcked begins the transaction of a write. A request for a table behind waiting DDL gives up after ackedInterval:
 // while that DDL waits for the page, and the page for this write, PostgreSQL sees no deadlock. The limit has to hold before the
 // statement is prepared, which takes a lock on the table too. And a write does not wait for the disk: what a crash of the
 // server takes back is delivered again, and the write at the end of the page waits.
-const beginAcked = "begin isolation level read committed; set local lock_timeout = %d; set local synchronous_commit = off"
+const beginAcked = "begin isolation level read committed; set local lock_timeout = '20ms'; set local synchronous_commit = off"
 
 // pageCursor moves a group's cursor while a page is being handled, so that a process that is killed does not get again
 // what it has acked. watermill-sql acknowledges once, at the end of the page.
@@ -129,8 +131,6 @@ func (c *pageCursor) end(acked ledger.Position) []int64 {
 // where the page has failed, and where last, the position of the message that was handed over last, was acked in
 // the moment in which watermill-sql was closed and looked no more. last is 0 where it was not acked.
 //
-// There is one attempt, and another one where the first has found a connection that was broken. Nobody waits for the page any
-// more, so that it may wait for a new connection, and for DDL.
 func (c *pageCursor) settle(ended bool, last ledger.Position) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,10 +139,29 @@ func (c *pageCursor) settle(ended bool, last ledger.Position) {
 		c.at.Position, c.maybe = c.acked, nil
 	}
 	c.acked = max(c.acked, last)
-	if c.acked > c.at.Position && c.write(closeGrace) == failed {
-		c.write(closeGrace)
+	if c.acked > c.at.Position {
+		c.moveAtLast()
 	}
 	c.acked = c.at.Position
+}
+
+// moveAtLast writes the cursor after the page, with the mutex held. A server may take a moment to see that the connection of the
+// page has broken, and the page's own write keeps the cursor locked until then; and the first connection of the pool may have broken
+// with it.
+func (c *pageCursor) moveAtLast() {
+	failures := 0
+	for deadline := time.Now().Add(settleTime); ; pause(c.ctx, ackedInterval) {
+		switch c.write() {
+		case done, elsewhere:
+			return
+		case failed:
+			failures++
+		case busy:
+		}
+		if failures > 1 || c.ctx.Err() != nil || time.Now().After(deadline) {
+			return
+		}
+	}
 }
 
 func (c *pageCursor) stop() {
@@ -162,7 +181,7 @@ func (c *pageCursor) move() {
 	if c.acked <= c.at.Position {
 		return
 	}
-	result := c.write(ackedInterval)
+	result := c.write()
 	c.failed = result == failed
 	switch result {
 	case done:
@@ -176,16 +195,16 @@ func (c *pageCursor) move() {
 	}
 }
 
-// write makes one attempt to write the cursor, which waits so long for a connection, and for a lock on the table.
-func (c *pageCursor) write(wait time.Duration) attempt {
-	conn := acquireSpare(c.ctx, c.pool, wait)
+// write makes one attempt to write the cursor.
+func (c *pageCursor) write() attempt {
+	conn := acquireSpare(c.ctx, c.pool)
 	if conn == nil {
 		return busy
 	}
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(c.ctx, closeGrace)
 	defer cancel()
-	result, err := c.writeOn(ctx, conn, wait)
+	result, err := c.writeOn(ctx, conn)
 	var fromServer *pgconn.PgError
 	switch {
 	case err == nil:
@@ -198,8 +217,8 @@ func (c *pageCursor) write(wait time.Duration) attempt {
 	return failed
 }
 
-func (c *pageCursor) writeOn(ctx context.Context, conn *pgxpool.Conn, lockTimeout time.Duration) (attempt, error) {
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginAcked, lockTimeout.Milliseconds())})
+func (c *pageCursor) writeOn(ctx context.Context, conn *pgxpool.Conn) (attempt, error) {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginAcked})
 	if err != nil {
 		return failed, err
 	}
@@ -235,13 +254,13 @@ func (c *pageCursor) tried(to ledger.Position) {
 
 // acquireSpare returns a connection that the pool has to spare; nil where it has none. Handlers use the same pool, so it
 // does not queue up with them.
-func acquireSpare(ctx context.Context, pool *pgxpool.Pool, wait time.Duration) *pgxpool.Conn {
+func acquireSpare(ctx context.Context, pool *pgxpool.Pool) *pgxpool.Conn {
 	stat := pool.Stat()
 	if stat.IdleConns() == 0 && stat.TotalConns() >= stat.MaxConns() {
 		return nil
 	}
 	// Another may have been quicker. A new connection that takes longer than this is found idle by the next try.
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, ackedInterval)
 	defer cancel()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

@@ -38,9 +38,18 @@ func subscribeUntilKilled() error {
 		return err
 	}
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, os.Getenv(victimURL))
+	config, err := pgxpool.ParseConfig(os.Getenv(victimURL))
 	if err != nil {
 		return err
+	}
+	// One for the page, one for the cursor, one for the beat: what has to dial first may be late.
+	config.MinConns = 3
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	for pool.Stat().IdleConns() < config.MinConns {
+		time.Sleep(time.Millisecond)
 	}
 	subscriber, err := outbox.NewSubscriber(outbox.Config{Pool: pool, ConsumerGroup: "test", PollInterval: 5 * time.Millisecond})
 	if err != nil {
