@@ -64,7 +64,8 @@ type Config struct {
 	ProbeInterval time.Duration
 	// PageSize is how many events are read at once, at most: 1 to 10,000; default 500. A page grows from 16 up to it
 	// as long as handlers are quick, and shrinks so that one page takes about a second: that bounds how long a
-	// transaction stays open. What comes again after a crash does not depend on it; see Subscriber.
+	// transaction stays open. What comes again after a kill does not depend on it; what does
+	// when the server ends may. See Subscriber.
 	PageSize int
 	// AckDeadline is how long a handler may take for one message. After it the message's context is cancelled and the
 	// message is delivered again. It also ends the page, whose transaction migrations have to wait for; see Subscriber.

@@ -130,7 +130,6 @@ func (c *pageCursor) end(acked ledger.Position) []int64 {
 // settle is called after each turn, with the page's transaction closed. What was acked was acked, whatever became of that:
 // where the page has failed, and where last, the position of the message that was handed over last, was acked in
 // the moment in which watermill-sql was closed and looked no more. last is 0 where it was not acked.
-//
 func (c *pageCursor) settle(ended bool, last ledger.Position) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

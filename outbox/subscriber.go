@@ -39,16 +39,25 @@ var ErrClosed = errors.New("daybook: the subscriber is closed")
 // # After a kill
 //
 // A process that is killed in a handler gets that message again, and those behind it; what was acked before does not
-// come again. The cursor is written at the end of a page; before a message is handed over, where it was last written
-// 20 ms ago or longer; and at the latest 20 ms after a message was acked, while the next is being handled. So what may
-// come again besides is what was acked within the last 20 ms, and the time of one write, before the kill: nothing at
-// all where each handler takes 20 ms or longer. A connection that breaks, and a Close, bring back nothing that was acked.
+// come again. The cursor is written at the end of a page; before a message is handed over, where the handler of the one before
+// took 20 ms or longer, or it was last written 20 ms ago or longer; and at the latest 20 ms after a message was acked, while
+// the next is being handled. So what may come again besides is what was acked within the last 20 ms, and the time of one
+// write, before the kill: nothing at all where each handler takes 20 ms or longer.
 //
-// Two things make it more. These writes are made on a connection that the pool has to spare, and no message waits for
-// one: while handlers have all of them, or somebody has locked the cursor's row, it stays where it is. And a write in
-// the midst of a page does not wait for the disk, so a crash of the server itself may take back the last of them
-// (those within three times its wal_writer_delay, by default 0.6 s). On a server that has ended and come back nothing is
-// written before its epoch was checked, so what was acked meanwhile comes again.
+// Three things make it more. These writes are made on a connection that the pool has to spare, and a message waits for
+// no more than one attempt: while handlers have all connections, a new one takes longer than 20 ms to be made (the
+// pool's pool_min_conns keeps some ready), somebody has locked the cursor's row, or DDL waits for the table, the cursor stays
+// where it is, and is tried again. A write in the midst of a page does not wait for the disk, so a crash of the server
+// itself may take back the last of them (those within three times its wal_writer_delay, by default 0.6 s).
+//
+// And a server that ends in the midst of a page takes the group with it. On the one that comes back, or a standby in its
+// place, nothing of that page is written, because another member may have the group by then, or the epoch be another. The
+// rest of the page is still handed over, from memory; when that is done, everything since the last write comes again, which
+// with slow handlers is their work done twice. A smaller PageSize makes that less.
+//
+// A connection that breaks, and a Close, bring back nothing that was acked as a rule: what watermill-sql has not written,
+// or was not told of, is written on a connection that the pool has to spare. That is tried for up to a second, or twice
+// where it fails. Where handlers have all connections for that long, or the cursor stays locked, it comes again.
 type Subscriber struct {
 	config Config
 	// db is the caller's pool for watermill-sql, which knows database/sql only.
@@ -90,8 +99,9 @@ func NewSubscriber(config Config) (*Subscriber, error) {
 // Subscribe returns the messages of a topic: [TopicAll], or [Topic] of a kind. It opens the group's cursor for that
 // topic and returns a [*ledger.EpochError] where the cursor belongs to another epoch than the ledger is in.
 //
-// The subscription ends when ctx does or the Subscriber is closed. Messages that were acked by then stay acked; only one
-// that was nacked before may come again, where its ack comes at the same moment. One that is being handled has its
+// The subscription ends when ctx does or the Subscriber is closed. Messages that were acked by then stay acked. One
+// whose ack comes at the same moment may come again: where it was nacked before, or where the pool has no connection to
+// spare on which that ack can be written (see Subscriber). One that is being handled has its
 // context cancelled, and comes again to whoever subscribes next. The subscription also
 // ends, with a log entry and [Subscriber.Err], when the ledger's epoch changes. In each case the channel is closed.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
@@ -152,7 +162,8 @@ func (s *Subscriber) openCursor(ctx context.Context, topic string) (ledger.Curso
 func (s *Subscriber) cursorName(topic string) string { return s.config.ConsumerGroup + "/" + topic }
 
 // Close ends every subscription, and waits until their goroutines, their connections and the listening connection are
-// gone. The pool stays open: it is the caller's. A second Close does nothing but wait. It returns nil.
+// gone. An ack that comes at the same moment is written then, where the pool has a connection to spare within about a
+// second; otherwise that message comes again. The pool stays open: it is the caller's. A second Close does nothing but wait. It returns nil.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.closed = true
