@@ -19,8 +19,8 @@ type InvalidRequestError struct {
 	Ordinal int
 	// Field is the field's name. Of an enqueue, as in event bodies: type, payload, queue, priority, concurrency_key, tags,
 	// attempt_budget, retry_policy, run_at, deadline, execution_timeout, mode, key, scope, ttl, window, max_wait,
-	// schedule. Of a batch: requests. Of the other calls: worker, limit, lease, claims, actor, reason, request_id, key_digest, batch_size,
-	// retention.
+	// schedule. Of a batch: requests. Of the other calls: worker, limit, lease, claims, actor, reason, request_id, key_digest,
+	// batch_size, retention, request_retention.
 	Field string
 	// Problem is what is wrong with it, with the bound, and nothing of the value.
 	Problem string
@@ -102,7 +102,7 @@ func (e *EnqueueManyConflictError) Unwrap() []error {
 type CallError struct {
 	// Op is the call: "enqueue", "enqueue many", "record rejection", "claim jobs", "heartbeat jobs", "complete jobs",
 	// "fail job", "cancel job", "run job now", "release key", "purge", "redrive", "list failed jobs" (of RedriveJobs),
-	// "expire leases", "expire bindings", "prune jobs" (of Maintain).
+	// "expire leases", "expire bindings", "prune jobs", "forget requests" (of Maintain).
 	Op string
 	// Unknown is true where the call ran in a transaction of its own and the answer was lost after PostgreSQL may
 	// have committed. Repeat the request with its key to learn what was decided.
