@@ -93,6 +93,28 @@ func TestReadTouchesThePageOnly(t *testing.T) {
 	read("beyond", 200_012, 0)
 }
 
+// A page is fetched in the order of the index, by the session itself: starting workers takes longer than the page. They are made
+// as cheap as can be here and get all of the work, so that a plan with workers would show none of it in this session.
+func TestReadStartsNoWorkers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.MaxConns(1))
+	fill(t, db, 200_000)
+	db.Exec(t, `analyze daybook.event, daybook.ledger_order`)
+	for _, cheap := range []string{
+		"parallel_setup_cost = 0", "parallel_tuple_cost = 0", "min_parallel_table_scan_size = 0", "min_parallel_index_scan_size = 0",
+		"parallel_leader_participation = off",
+	} {
+		db.Exec(t, "set "+cheap)
+	}
+	got := touched(t, db, func(tx pgx.Tx) error {
+		_, _, err := ledger.Read(t.Context(), tx, 10_000, 1000)
+		return err
+	})
+	if want := (touch{Rows: 2000}); got != want {
+		t.Errorf("a page of 1000 positions took %+v in this session, want %+v", got, want)
+	}
+}
+
 // Sequencing does not get dearer with the ledger either.
 func TestSequenceTouchesWhatIsNew(t *testing.T) {
 	t.Parallel()
